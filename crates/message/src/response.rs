@@ -25,6 +25,8 @@ pub struct ResponseParts {
     /// Whether the body was made for this response, so that its bytes in memory belong to it alone,
     /// even if its parts share them.
     pub is_own_body: bool,
+    /// Whether no range may be cut out of the body, because the next one may differ.
+    pub is_whole: bool,
     /// Trailer fields, sent after a chunked body.
     pub trailers: Fields,
     /// Whether the connection must be closed after the response.
@@ -42,6 +44,7 @@ impl Response {
             always: Fields::new(),
             body: Body::Empty,
             is_own_body: false,
+            is_whole: false,
             trailers: Fields::new(),
             close: false,
         }))
@@ -57,6 +60,7 @@ impl Response {
             always,
             body,
             is_own_body,
+            is_whole,
             trailers,
             close,
         } = &mut **self;
@@ -64,7 +68,7 @@ impl Response {
             fields.clear();
         }
         (*old_status, *status_line, *body) = (status, None, Body::Empty);
-        (*is_own_body, *close) = (false, false);
+        (*is_own_body, *is_whole, *close) = (false, false, false);
     }
 
     /// The memory of the fields in bytes, used or not.

@@ -1,7 +1,7 @@
 //! What modules provide to one another: output filters and providers of authentication and
-//! authorization, each under the name by which a configuration asks for it. A module declares its own in [`crate::MODULE`]; the
-//! module that reads the name finds them among those of the active modules and knows no other
-//! module. Apache: ap_register_output_filter, ap_register_auth_provider.
+//! authorization, each under the name by which a configuration asks for it. A module declares its
+//! own in [`crate::MODULE`]; the module that reads the name finds them among those of the active
+//! modules and knows no other module. Apache: ap_register_output_filter, ap_register_auth_provider.
 
 use crate::core::WantedNames;
 use crate::{DirectorySettings, MODULES, Module, RequestContext, Scope};

@@ -53,12 +53,14 @@ mod tests {
             assert!(is_listed, "{file} is missing in `modules!` of crates/modules/src/lib.rs");
         }
     }
+
     /// The folders of the modules.
     fn folders() -> Vec<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let entries = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path());
-        // The folder of passwords is no module.
-        entries.filter(|path| path.is_dir() && !path.ends_with("passwords")).collect()
+        // What modules of logins and of programs have in common is no module.
+        let is_shared = |path: &Path| path.ends_with("passwords") || path.ends_with("script");
+        entries.filter(|path| path.is_dir() && !is_shared(path)).collect()
     }
 
     /// The part of a source file that is not for tests.

@@ -6,6 +6,7 @@ mod clock;
 mod die;
 mod error_page;
 mod frames;
+mod handler;
 mod hosts;
 mod htaccess;
 mod known;

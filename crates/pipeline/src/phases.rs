@@ -3,6 +3,7 @@
 
 use crate::body;
 use crate::frames::MaybeReady;
+use crate::handler::{Handler, choose};
 use crate::hosts::is_below;
 use crate::known;
 use crate::listing;
@@ -20,8 +21,8 @@ use crate::walks::Merged;
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Proxied, Received,
-    Request, Response, Status, Stopped, Translated, quoted,
+    Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
+    Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_core::Refusal;
@@ -502,84 +503,6 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     Ok(Prepared { request, plan, found })
 }
 
-/// What answers a request.
-enum Handler {
-    /// Nothing does: the request is turned away.
-    Shed,
-    /// mod_autoindex.
-    Listing,
-    /// mod_lab.
-    Lab(lab::Work),
-    /// mod_status.
-    Status,
-    /// mod_proxy.
-    Proxy(Box<Proxied>),
-    /// mod_negotiation, for a type map.
-    Map,
-    /// The file itself (Apache: default_handler).
-    File,
-}
-
-impl Handler {
-    /// Whether the handler reads the body of the request.
-    fn reads_body(&self) -> bool {
-        matches!(self, Handler::Lab(lab::Work::Echo) | Handler::Proxy(_))
-    }
-}
-
-/// Chooses the handler, in the order of Apache's hook handler.
-///
-/// # Errors
-/// The answer where a handler is meant that refuses what it is asked.
-fn choose(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    found: Option<&Looked>,
-) -> Result<Handler, Answer> {
-    if request.shed && !status::is_wanted(request) {
-        return Ok(Handler::Shed);
-    }
-    if let Some(proxied) = request.resource.proxied.take() {
-        return Ok(Handler::Proxy(proxied));
-    }
-    if found.is_some_and(|folder| listing::is_wanted(pipeline, request, folder)) {
-        return Ok(Handler::Listing);
-    }
-    if let Some(work) = lab::wanted(request, &pipeline.site.global.lab)? {
-        return Ok(Handler::Lab(work));
-    }
-    if pipeline.status.is_some() && status::is_wanted(request) {
-        return Ok(Handler::Status);
-    }
-    if let Some(proxied) = proxying::target(pipeline, request)? {
-        return Ok(Handler::Proxy(proxied));
-    }
-    let is_map = pipeline.site.negotiates && negotiation::is_map(&request.resource.content);
-    if is_map && found.is_some() {
-        return Ok(Handler::Map);
-    }
-    refuse_program(request, found)?;
-    Ok(Handler::File)
-}
-
-/// Refuses to send a file that a handler of programs is named for, where no module has that
-/// handler: Apache would send the source of the program.
-fn refuse_program(request: &mut Request, found: Option<&Looked>) -> Result<(), Answer> {
-    let Some(name) = request.resource.content.program_handler() else { return Ok(()) };
-    let is_file = found.is_some_and(|looked| looked.found.kind() == Kind::File);
-    if !is_file && !name.starts_with(b"proxy:") {
-        return Ok(());
-    }
-    let text = format!(
-        "{}: the configuration gives this file to the handler {}, which runs programs and which no \
-         loaded module provides",
-        core::refused_target(request),
-        quoted(name)
-    );
-    request.notify(Notice::own("core", Level::Error, text));
-    Err(Status::INTERNAL_SERVER_ERROR.into())
-}
-
 /// The handler is chosen, and gets the body of the request. If the handler does not want the body,
 /// it is read to its end first.
 pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<Concluded> {
@@ -811,7 +734,7 @@ pub(crate) fn filter_error(
 /// server had made of the same file might not fit.
 pub(crate) fn cut(request: &Request, plan: &Plan, filtered: Filtered) -> Result<Response, Answer> {
     let Filtered { response, is_compressed } = filtered;
-    if is_compressed {
+    if is_compressed || response.is_whole {
         return Ok(response);
     }
     core::cut_to_ranges(request, response, &plan.core)

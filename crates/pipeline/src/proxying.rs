@@ -84,7 +84,8 @@ pub(crate) async fn pass_on(
     };
     let output = Output { head: answered.head, body: answered.body, module: "proxy_fcgi" };
     let response = script::respond(request, output)?;
-    match plan.proxy.overrides(response.status) {
+    let is_initial = request.resource.depth == 0 && request.previous.is_none();
+    match is_initial && plan.proxy.overrides(response.status) {
         true => Err(Answer::from(response.status)),
         false => Ok(response),
     }
@@ -143,12 +144,15 @@ fn variables(
         path_info: &script.path_info,
         path_translated: Some(&translated),
         body_length,
-        signature: &signature,
+        signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature),
         software: &pipeline.site.identity.banner,
     };
     let mut variables = script::variables(request, core, &program);
-    // Each request has a connection of its own (proxy_util.c: ap_proxy_determine_connection).
-    variables.set("proxy-nokeepalive", "1");
+    // A target without parameters has no connections that are kept (proxy_util.c:
+    // ap_proxy_pre_request).
+    if proxy::worker_of(&server.settings.proxy, proxied).is_none() {
+        variables.set("proxy-nokeepalive", "1");
+    }
     if proxied.without_query {
         variables.set("QUERY_STRING", "");
     }

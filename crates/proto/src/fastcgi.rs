@@ -523,7 +523,9 @@ mod tests {
     proptest! {
         #[test]
         fn records_may_be_split_anywhere(
-            contents in prop::collection::vec((0_u8..5, prop::collection::vec(any::<u8>(), 0..40)), 0..6),
+            contents in prop::collection::vec(
+                (0_u8..5, prop::collection::vec(any::<u8>(), 0..40)), 0..6,
+            ),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         ) {
             let mut out = Vec::new();

@@ -1,6 +1,6 @@
 //! crypt(3) of the machine: hashes a password with the scheme, the cost and the salt of a setting,
-//! which may be a whole hash. Which schemes there are is up to the machine's libcrypt. A development
-//! package of the C library brings what the linker needs.
+//! which may be a whole hash. The machine's libcrypt determines which schemes there are. A
+//! development package of the C library brings what the linker needs.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;

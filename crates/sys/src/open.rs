@@ -1,6 +1,6 @@
 //! Files by path: their attributes, the targets of links, and opening them so that no symbolic link
-//! can be substituted between a check and its use, and new files without a name. Paths are bytes. No
-//! call waits for a pipe or a device.
+//! can be substituted between a check and its use, and new files without a name. Paths are bytes.
+//! No call waits for a pipe or a device.
 
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, ResolveFlags};
 use std::io::{self, Read};

@@ -2,7 +2,7 @@
 //! fields that describe content in a response (core.c: core_override_type, ap_make_content_type).
 
 use super::{CoreSettings, Directory, RequestContext};
-use evenkeel_message::{Level, Name, Notice, Request, Response, Status};
+use evenkeel_message::{Level, Name, Notice, Request, Response, Status, quoted};
 
 /// Lets SetHandler and ForceType have the last word.
 ///
@@ -20,6 +20,18 @@ pub fn override_type(request: &mut Request, core: CoreSettings<'_>) -> Result<()
         None => handler.value(&RequestContext::new(request, core)),
     };
     match value {
+        // No byte of a request chooses where it is passed on to (CVE-2021-40438).
+        Ok(name)
+            if handler.constant().is_none()
+                && name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"proxy:")) =>
+        {
+            let text = format!(
+                "SetHandler: the expression gives {}, and an expression names no target of a proxy",
+                quoted(&name)
+            );
+            request.notify(Notice::own("core", Level::Error, text));
+            Err(Status::INTERNAL_SERVER_ERROR)
+        }
         // What an expression gives is a handler's name, also an empty text and "none".
         Ok(name) => {
             request.resource.content.handler = Some(name.into());

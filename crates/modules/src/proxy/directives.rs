@@ -250,13 +250,18 @@ fn set_parameters(
     target: &Target,
     parameters: &[(String, String)],
 ) -> Result<(), String> {
-    let workers = &mut scope.server.proxy.workers;
-    let mut worker = match workers.iter().position(|worker| worker.target == *target) {
-        Some(place) => Worker::clone(&workers.remove(place)),
-        None => Worker::new(target.clone()),
-    };
+    let mut worker = Worker::new(target.clone());
     for (key, value) in parameters {
         worker.set(key, value).map_err(|error| format!("{what} {error}"))?;
+    }
+    let workers = &mut scope.server.proxy.workers;
+    let known = workers.iter().position(|worker| worker.target == *target);
+    if let Some(known) = known.map(|place| workers.remove(place)) {
+        // ProxySet changes parameters, and other directives only add to them (AH01146).
+        worker = match what {
+            "ProxySet" => worker.or(&known),
+            _ => known.or(&worker),
+        };
     }
     workers.push(Arc::new(worker));
     Ok(())

@@ -21,6 +21,15 @@ impl Worker {
         Self { target, timeout: None, connection_timeout: None }
     }
 
+    /// The same application, with the parameters of `other` where it has none of its own.
+    pub(super) fn or(&self, other: &Worker) -> Self {
+        Self {
+            target: self.target.clone(),
+            timeout: self.timeout.or(other.timeout),
+            connection_timeout: self.connection_timeout.or(other.connection_timeout),
+        }
+    }
+
     /// Whether requests to this target have its parameters.
     #[must_use]
     pub fn fits(&self, proxied: &Proxied) -> bool {

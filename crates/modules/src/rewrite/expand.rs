@@ -278,6 +278,15 @@ impl Run<'_> {
                 continue;
             }
             value.make_ascii_lowercase();
+            // No byte of a request chooses where it is passed on to (CVE-2021-40438).
+            if value.starts_with(b"proxy:") && !template.is_constant() {
+                let text = format!(
+                    "the handler {} is not set: a rule with references names no target of a proxy",
+                    quoted(&value)
+                );
+                self.request.notify(Notice::own("rewrite", Level::Error, text));
+                value = b"proxy:".to_vec();
+            }
             let (filename, value) = (&self.filename, value);
             trace!(self, 2, "remember {} to have {what} '{}'", quoted(filename), quoted(&value));
             self.request.resource.notes.set(note, &value);

@@ -42,6 +42,11 @@ pub(super) struct Template {
 }
 
 impl Template {
+    /// Whether it holds no reference.
+    pub(super) fn is_constant(&self) -> bool {
+        self.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))
+    }
+
     /// Compiles a text of the configuration.
     ///
     /// # Errors

@@ -44,8 +44,9 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
     }
     response.body = body;
     response.is_own_body = true;
+    response.is_whole = true;
     if let Some(media_type) = head.media_type {
-        request.resource.content.media_type = Some(media_type.into());
+        request.resource.content.media_type = Some(lower_type(media_type).into());
     }
     let modified = add_modified(request, &mut response, head.last_modified.as_deref(), module);
     let trusts_length = request.resource.env.contains(TRUSTED_LENGTH);
@@ -72,6 +73,15 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
         response.body = Body::Empty;
     }
     Ok(response)
+}
+
+/// A media type in lower case, but for its parameters.
+fn lower_type(mut media_type: Vec<u8>) -> Vec<u8> {
+    let end = media_type.iter().position(|byte| *byte == b';').unwrap_or(media_type.len());
+    if let Some(bare) = media_type.get_mut(..end) {
+        bare.make_ascii_lowercase();
+    }
+    media_type
 }
 
 /// The length of a stream is what the program says it is.

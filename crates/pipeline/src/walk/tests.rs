@@ -64,6 +64,7 @@ fn compile(text: &str) -> Site {
     let language = Language {
         tables: active_tables(&words.0),
         variables: tree.variables,
+        runtime_dir: None,
         roots_unchecked: true,
         vocabulary: Box::new(words),
     };

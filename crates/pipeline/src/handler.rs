@@ -1,0 +1,86 @@
+//! The choice of what answers a request, in the order of Apache's hook handler.
+
+use crate::listing;
+use crate::proxying;
+use crate::serve::Pipeline;
+use evenkeel_files::{Kind, Looked};
+use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, quoted};
+use evenkeel_modules::{core, lab, negotiation, status};
+
+/// What answers a request.
+pub(crate) enum Handler {
+    /// Nothing does: the request is turned away.
+    Shed,
+    /// mod_autoindex.
+    Listing,
+    /// mod_lab.
+    Lab(lab::Work),
+    /// mod_status.
+    Status,
+    /// mod_proxy.
+    Proxy(Box<Proxied>),
+    /// mod_negotiation, for a type map.
+    Map,
+    /// The file itself (Apache: default_handler).
+    File,
+}
+
+impl Handler {
+    /// Whether the handler reads the body of the request.
+    pub(crate) fn reads_body(&self) -> bool {
+        matches!(self, Handler::Lab(lab::Work::Echo) | Handler::Proxy(_))
+    }
+}
+
+/// Chooses the handler, in the order of Apache's hook handler.
+///
+/// # Errors
+/// The answer where a handler is meant that refuses what it is asked.
+pub(crate) fn choose(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    found: Option<&Looked>,
+) -> Result<Handler, Answer> {
+    if request.shed && !status::is_wanted(request) {
+        return Ok(Handler::Shed);
+    }
+    if let Some(proxied) = request.resource.proxied.take() {
+        return Ok(Handler::Proxy(proxied));
+    }
+    if found.is_some_and(|folder| listing::is_wanted(pipeline, request, folder)) {
+        return Ok(Handler::Listing);
+    }
+    if let Some(work) = lab::wanted(request, &pipeline.site.global.lab)? {
+        return Ok(Handler::Lab(work));
+    }
+    if pipeline.status.is_some() && status::is_wanted(request) {
+        return Ok(Handler::Status);
+    }
+    if let Some(proxied) = proxying::target(pipeline, request)? {
+        return Ok(Handler::Proxy(proxied));
+    }
+    let is_map = pipeline.site.negotiates && negotiation::is_map(&request.resource.content);
+    if is_map && found.is_some() {
+        return Ok(Handler::Map);
+    }
+    refuse_program(request, found)?;
+    Ok(Handler::File)
+}
+
+/// Refuses to send a file that a handler of programs is named for, where no module has that
+/// handler: Apache would send the source of the program.
+fn refuse_program(request: &mut Request, found: Option<&Looked>) -> Result<(), Answer> {
+    let Some(name) = request.resource.content.program_handler() else { return Ok(()) };
+    let is_file = found.is_some_and(|looked| looked.found.kind() == Kind::File);
+    if !is_file && !name.starts_with(b"proxy:") {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: the configuration gives this file to the handler {}, which runs programs and which no \
+         loaded module provides",
+        core::refused_target(request),
+        quoted(name)
+    );
+    request.notify(Notice::own("core", Level::Error, text));
+    Err(Status::INTERNAL_SERVER_ERROR.into())
+}
