@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
+use evenkeel_tests::load::{connect, exchange, text};
 use evenkeel_tests::server::{Kind, Server, command, program};
 use std::collections::HashMap;
 use std::fs;
@@ -68,7 +69,10 @@ fn outcomes(house: &House, kind: Kind, count: usize) -> Outcomes {
     for line in house.error_log().lines() {
         let Some((_, place)) = line.split_once("/htdocs/") else { continue };
         let Some((number, text)) = place.split_once("/.htaccess: ") else { continue };
-        complaints.entry(number.to_owned()).or_insert_with(|| text.trim().to_owned());
+        let text = text.trim();
+        // Evenkeel names the line.
+        let text = text.rsplit_once("(line ").map_or(text, |(text, _)| text.trim());
+        complaints.entry(number.to_owned()).or_insert_with(|| text.to_owned());
     }
     let mut complaint = |number: usize| complaints.remove(&number.to_string()).unwrap_or_default();
     statuses.into_iter().enumerate().map(|(number, status)| (status, complaint(number))).collect()
@@ -622,4 +626,70 @@ fn odd_texts_are_read_as_apache_reads_them() {
     }
     let (passed, refused) = compare(&cases);
     assert!(passed > 80 && refused > 40, "{passed} {refused}");
+}
+
+/// The lines of the error log that contain one of these numbers, from the number on.
+fn numbered(log: &str, numbers: &[&str]) -> Vec<String> {
+    let from = |line: &str| numbers.iter().find_map(|it| line.find(it)).map(|at| line[at..].into());
+    log.lines().filter_map(from).collect()
+}
+
+#[test]
+fn what_an_access_file_skips_is_in_the_error_log() {
+    const NUMBERS: [&str; 4] = ["AH00111", "AH00117", "AH02295", "AH02296"];
+    let more = "<Directory \"@ROOT@/htdocs/d\">\nAllowOverride FileInfo Nonfatal=All\n\
+                </Directory>\n";
+    let mut house = House::lay_out(more).unwrap();
+    let rules = "Bogus x\nOptions +Indexes\nErrorDocument 404 ${nobody}\nDefaultType text/plain\n\
+                DefaultType off\n";
+    fs::create_dir(house.path("htdocs/d")).unwrap();
+    fs::write(house.path("htdocs/d/.htaccess"), rules).unwrap();
+    fs::write(house.path("htdocs/d/a.txt"), "").unwrap();
+    let [theirs, ours] = [Kind::Apache, Kind::Evenkeel].map(|kind| {
+        let _ = fs::remove_file(house.path("logs/error.log"));
+        let server = Server::start(kind, &house.path(""), house.address.port()).unwrap();
+        text(house.address, "/d/a.txt").unwrap();
+        server.stop().unwrap();
+        numbered(&house.error_log(), &NUMBERS)
+    });
+    assert_eq!(ours, theirs);
+    assert_eq!(ours.len(), 4, "{ours:?}");
+    // A file that is kept has been reported.
+    let _ = fs::remove_file(house.path("logs/error.log"));
+    house.start(&[]).unwrap();
+    let mut stream = connect(house.address).unwrap();
+    for _ in 0..20 {
+        exchange(&mut stream, b"GET /d/a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    }
+    house.stop().unwrap();
+    assert_eq!(numbered(&house.error_log(), &NUMBERS), ours);
+}
+
+#[test]
+fn a_pattern_that_does_not_compile_is_named_by_its_line() {
+    let more = "<Directory \"@ROOT@/htdocs/d\">\nAllowOverride All\n</Directory>\n\
+                LoadModule setenvif_module /usr/lib/apache2/modules/mod_setenvif.so\n";
+    let mut house = House::lay_out(more).unwrap();
+    fs::create_dir(house.path("htdocs/d")).unwrap();
+    fs::write(house.path("htdocs/d/.htaccess"), "\nSetEnvIf a b c\nSetEnvIf a ( c\n").unwrap();
+    house.start(&[]).unwrap();
+    assert!(text(house.address, "/d/").unwrap().contains("Internal Server Error"));
+    house.stop().unwrap();
+    let log = house.error_log();
+    let want = "/d/.htaccess: SetEnvIf regex could not be compiled. (line 3)";
+    assert!(log.contains(want), "{log}");
+}
+
+#[test]
+fn an_access_file_of_two_mebibytes_holds() {
+    let more = "<Directory \"@ROOT@/htdocs/d\">\nAllowOverride All\n</Directory>\n";
+    let house = House::lay_out(more).unwrap();
+    fs::create_dir(house.path("htdocs/d")).unwrap();
+    let rules = format!("#{}\n", "x".repeat(8000)).repeat(270) + "ErrorDocument 404 said-here\n";
+    fs::write(house.path("htdocs/d/.htaccess"), rules).unwrap();
+    for kind in [Kind::Apache, Kind::Evenkeel] {
+        let server = Server::start(kind, &house.path(""), house.address.port()).unwrap();
+        assert_eq!(text(house.address, "/d/none").unwrap(), "said-here");
+        server.stop().unwrap();
+    }
 }

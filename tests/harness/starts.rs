@@ -3,11 +3,12 @@
 //! user.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::house::{House, send, wait_for};
 use evenkeel_tests::load::{probe, text};
 use evenkeel_tests::server::{Kind, command, program};
 use rustix::process::Signal;
 use std::fs;
+use std::path::Path;
 
 /// The message if root's server has no User.
 const NO_USER: &str = "started by root, and no User says who is to serve instead";
@@ -199,5 +200,59 @@ fn numbers_of_a_pool_that_cannot_be_are_told_as_apache_tells_them() {
             assert_eq!(ours, theirs, "{model}: {lines}");
             assert_ne!(theirs.1, "Syntax OK\n", "{model}: nothing is said of {lines}");
         }
+    }
+}
+
+#[test]
+fn notices_of_the_start_are_in_the_error_log_once() {
+    let lua = "LoadModule lua_module /usr/lib/apache2/modules/mod_lua.so\n";
+    let more = format!("{lua}ServerAdmin ${{NOBODY_HERE}}@example.org\n");
+    let mut house = House::open(&more, &[]).unwrap();
+    house.stop().unwrap();
+    let terminal = fs::read_to_string(house.path("logs/said.txt")).unwrap();
+    let log = house.error_log();
+    for text in ["AH00111: Config variable ${NOBODY_HERE} is not defined", "uses them: mod_lua.c"] {
+        assert_eq!(terminal.matches(text).count(), 1, "{text}: {terminal}");
+        assert_eq!(log.matches(text).count(), 1, "{text}: {log}");
+    }
+    house.start(&[]).unwrap();
+    let resumes = || house.error_log().ends_with("FOREGROUND'\n");
+    wait_for("the second start", resumes).unwrap();
+    house.reload().unwrap();
+    house.stop().unwrap();
+    let log = house.error_log();
+    assert_eq!(log.matches("AH00111: ").count(), 3, "{log}");
+}
+
+/// The words of a shell that starts the server of a configuration in the background and prints what
+/// `$(...)` takes of it.
+fn captured(house: &House) -> (String, Option<i32>) {
+    let program = program(Kind::Evenkeel, &house.path("")).unwrap();
+    let (program, file) = (program.display(), house.path("httpd.conf"));
+    let script = format!(
+        "said=$('{program}' -f '{}' -k start 2>&1); status=$?; echo \"$said\"; exit $status",
+        file.display()
+    );
+    let output = command(Path::new("/bin/sh"), &["-c", &script]).output().unwrap();
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
+}
+
+#[test]
+fn a_start_with_a_piped_log_leaves_the_output_of_its_caller() {
+    let house = House::lay_out("CustomLog \"|/bin/cat\" %r\n").unwrap();
+    // The programs would hold the pipe of the shell for as long as the server runs.
+    assert_eq!(captured(&house), ("\n".to_owned(), Some(0)));
+    probe(house.address).unwrap();
+    send(house.named_parent(), Signal::TERM);
+    wait_for("the end", || !house.path("logs/httpd.pid").exists()).unwrap();
+}
+
+#[test]
+fn a_start_that_fails_says_so_before_the_command_returns() {
+    let house = House::lay_out("").unwrap();
+    let _taken = std::net::TcpListener::bind(house.address).unwrap();
+    for _ in 0..20 {
+        let (said, status) = captured(&house);
+        assert!(said.contains("could not bind to address") && status == Some(1), "{said}");
     }
 }

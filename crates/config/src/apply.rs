@@ -13,6 +13,7 @@ use crate::keyword::{self, Keyword};
 use crate::missing::{Finding, is_condition};
 use crate::node::{Node, Position};
 use crate::place::{Parent, Permit, Scope};
+use crate::read::NOTICES_LIMIT;
 use crate::shape;
 use evenkeel_message::has_quoted;
 
@@ -52,7 +53,8 @@ pub fn apply_htaccess<T: 'static>(
     let (remarks, faults) = (RefCell::new(Vec::new()), RefCell::new(Faults::default()));
     let walker = Walker { tables, remarks: &remarks, faults: &faults, grant: Some(grant) };
     let result = walker.walk(nodes, target, &Scope::htaccess(grant.overrides));
-    notices.append(&mut remarks.take());
+    let room = NOTICES_LIMIT.saturating_sub(notices.len());
+    notices.extend(remarks.take().into_iter().take(room));
     result
 }
 

@@ -75,6 +75,17 @@ impl Fault {
         message.push_str(&self.text);
         escape(&message)
     }
+
+    /// The message about a fault of an .htaccess file, as Apache logs it, and the line, which
+    /// Apache does not name.
+    #[must_use]
+    pub fn report_in_htaccess(&self, path: &str) -> String {
+        let text = &self.text;
+        match &self.position {
+            Some(at) if !text.contains("(line ") => format!("{path}: {text} (line {})", at.line),
+            _ => format!("{path}: {text}"),
+        }
+    }
 }
 
 /// The number at the beginning of a text, and the rest.
@@ -210,6 +221,21 @@ impl Notice {
     pub fn at(mut self, position: Position) -> Self {
         self.position = Some(position);
         self
+    }
+
+    /// The notice in the form that the error log takes.
+    #[must_use]
+    pub fn to_message(&self) -> evenkeel_message::Notice {
+        let level = match self.level {
+            Level::Error => evenkeel_message::Level::Error,
+            Level::Warn => evenkeel_message::Level::Warn,
+            Level::Notice => evenkeel_message::Level::Notice,
+            Level::Info => evenkeel_message::Level::Info,
+            Level::Debug => evenkeel_message::Level::Debug,
+        };
+        let number = self.number.and_then(|number| u16::try_from(number).ok());
+        let own = evenkeel_message::Notice::own(self.module, level, self.text.clone());
+        evenkeel_message::Notice { number, ..own }
     }
 }
 

@@ -28,7 +28,7 @@ use evenkeel_message::{has_quoted, unquoted};
 const DEPTH_LIMIT: usize = 256;
 
 /// Notices beyond this many are dropped, because the text determines how many there are.
-const NOTICES_LIMIT: usize = 1000;
+pub(crate) const NOTICES_LIMIT: usize = 1000;
 
 /// Bounds on a text. Beyond them it is refused.
 #[derive(Debug, Clone, Copy)]

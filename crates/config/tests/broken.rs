@@ -50,7 +50,7 @@ fn check(dir: &Path, conf: &Path) -> String {
     match result {
         Ok(()) => out.push_str("Syntax OK\n"),
         // Apache stops at the first fault.
-        Err(faults) => writeln!(out, "{}", faults.kept()[0]).unwrap(),
+        Err(faults) => writeln!(out, "{}", faults.kept().first().unwrap()).unwrap(),
     }
     out.replace(dir.to_str().unwrap(), "@DIR@")
 }

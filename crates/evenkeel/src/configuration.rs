@@ -1,7 +1,6 @@
 //! Turns the command line's choice of a configuration into a site: reads and applies the text.
 //! Nothing is opened or changed.
 
-use crate::server::to_message;
 use crate::vocabulary::Words;
 use evenkeel_config::{
     Fault, Faults, Included, Main, Missing, ModuleSet, Notice, Offer, Stage, Start, Tree, Variables,
@@ -156,7 +155,7 @@ impl Choice {
     /// Whether to print a notice. The level notice is always printed, as in Apache's
     /// log_error_core.
     fn is_worth_saying(&self, notice: &Notice) -> bool {
-        let level = to_message(notice).level;
+        let level = notice.to_message().level;
         level == Level::Notice || level <= self.start_level
     }
 

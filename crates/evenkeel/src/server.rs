@@ -12,7 +12,7 @@ use evenkeel_pipeline::Site;
 use evenkeel_sys::identity;
 use evenkeel_sys::memory;
 use evenkeel_sys::process::{End, Pid};
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -54,6 +54,8 @@ pub struct Evenkeel {
     programs: Programs,
     active: Option<Rc<Running>>,
     greeting: Option<String>,
+    /// Notices of the start that await the opening of the error log. The terminal has them already.
+    early: RefCell<Vec<Notice>>,
 }
 
 /// The message when a server cannot start because its logs cannot be opened.
@@ -63,7 +65,8 @@ impl Evenkeel {
     /// A server that has not read its configuration. `greeting` is printed when it listens.
     pub fn new(choice: Choice, program: &str, mode: Mode, greeting: Option<String>) -> Self {
         let (program, programs) = (program.to_owned(), Programs::new(mode == Mode::Detached));
-        Self { choice, program, mode, programs, active: None, greeting }
+        let early = RefCell::default();
+        Self { choice, program, mode, programs, active: None, greeting, early }
     }
 
     /// Checks that nothing is served as root, which the children of a parent of root would do
@@ -109,6 +112,7 @@ impl Evenkeel {
             }
             None if notice.level <= self.choice.start_level => {
                 crate::terminal::complain(&startup_text(notice));
+                self.early.borrow_mut().push(notice.clone());
             }
             None => {}
         }
@@ -134,10 +138,10 @@ impl Server for Evenkeel {
     }
 
     fn activate(&mut self, running: &Rc<Running>) -> Result<(), String> {
-        for remark in &running.remarks {
-            self.say(&to_message(remark));
-        }
         if running.open.get().is_none() {
+            for remark in &running.remarks {
+                self.say(&remark.to_message());
+            }
             let plan = running.plan.take();
             let failed = |notice: Notice| startup_text(&notice) + UNABLE;
             let errors =
@@ -160,6 +164,7 @@ impl Server for Evenkeel {
             memory::give_back_freed();
         }
         self.active = Some(Rc::clone(running));
+        self.early.take().iter().for_each(|notice| self.say(notice));
         if let Some((_, errors)) = running.open.get() {
             // If this fails, what is printed goes to the terminal as before, which does not prevent
             // serving.
@@ -216,24 +221,11 @@ pub fn refusal(refused: &Refused, program: &str) -> String {
 /// (APLOG_STARTUP); the others have the form of the error log.
 pub fn remark_text(remark: &evenkeel_config::Notice) -> String {
     const TEXT_ALONE: [u32; 3] = [112, 548, 558];
-    let notice = to_message(remark);
+    let notice = remark.to_message();
     match remark.number {
         Some(number) if !TEXT_ALONE.contains(&number) => terminal_text(&notice),
         _ => startup_text(&notice),
     }
-}
-
-/// Converts a notice of the configuration to the common form.
-pub fn to_message(notice: &evenkeel_config::Notice) -> Notice {
-    let level = match notice.level {
-        evenkeel_config::Level::Error => Level::Error,
-        evenkeel_config::Level::Warn => Level::Warn,
-        evenkeel_config::Level::Notice => Level::Notice,
-        evenkeel_config::Level::Info => Level::Info,
-        evenkeel_config::Level::Debug => Level::Debug,
-    };
-    let number = notice.number.and_then(|number| u16::try_from(number).ok());
-    Notice { number, ..Notice::own(notice.module, level, notice.text.clone()) }
 }
 
 #[cfg(test)]

@@ -26,8 +26,9 @@ const EMFILE: i32 = 24;
 const EFBIG: i32 = 27;
 const ELOOP: i32 = 40;
 
-/// The largest access file that is read, in bytes.
-pub(crate) const LARGEST_ACCESS_FILE: u64 = 1 << 20;
+/// The largest access file that is read, in bytes. One that is larger than a cache is cached alone,
+/// so that this bounds the memory of a cache too.
+pub(crate) const LARGEST_ACCESS_FILE: u64 = 16 << 20;
 
 /// The bytes that an access file counts for in addition to its text.
 const ACCESS_FILE_BYTES: u64 = 256;

@@ -2,7 +2,6 @@
 //! belongs to one serving thread. Every function first applies the changes that the kernel has
 //! reported.
 
-use crate::contents::LARGEST_ACCESS_FILE;
 use crate::folder::{AccessFile, Folder};
 use crate::found::{Contents, Found, Looked};
 use crate::state::State;
@@ -63,6 +62,9 @@ impl Default for Limits {
     }
 }
 
+/// The least that a cache of access files holds, in bytes, however many caches share.
+pub(crate) const LEAST_ACCESS_BYTES: u64 = 1 << 20;
+
 impl Limits {
     /// The bounds of each of `caches` caches that share these.
     #[must_use]
@@ -72,7 +74,7 @@ impl Limits {
             entries: (self.entries / caches).max(1),
             absent: (self.absent / caches).max(1),
             folders: (self.folders / caches).max(1),
-            access_bytes: (self.access_bytes / caches as u64).max(LARGEST_ACCESS_FILE),
+            access_bytes: (self.access_bytes / caches as u64).max(LEAST_ACCESS_BYTES),
             total_bytes: self.total_bytes / caches as u64,
             descriptors: (self.descriptors / caches).max(1),
             ..self

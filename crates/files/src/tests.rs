@@ -681,13 +681,28 @@ fn a_pipe_in_the_place_of_an_access_file_is_an_error() {
 }
 
 #[test]
-fn a_share_has_room_for_one_access_file_however_many_share() {
+fn a_share_has_room_for_access_files_however_many_share() {
     let all = Limits::default();
     assert_eq!(all.shared_by(2).access_bytes, all.access_bytes / 2);
-    let largest = crate::contents::LARGEST_ACCESS_FILE;
-    assert!(largest > all.access_bytes / 64);
+    let least = crate::files::LEAST_ACCESS_BYTES;
+    assert!(least > all.access_bytes / 64);
     let share = all.shared_by(64);
-    assert_eq!((share.access_bytes, share.entries), (largest, all.entries / 64));
+    assert_eq!((share.access_bytes, share.entries), (least, all.entries / 64));
     let least = all.shared_by(usize::MAX);
     assert_eq!((least.entries, least.absent, least.folders, least.descriptors), (1, 1, 1, 1));
+}
+
+#[test]
+fn an_access_file_of_some_mebibytes_is_read() {
+    let limits = Limits { access_bytes: 1 << 20, ..Limits::default() };
+    let site = Site::new(Policy::Told, limits);
+    site.write("d/page", "text");
+    let folder = Rc::clone(site.files.look_up(bytes(&site.path("d"))).found.folder());
+    let largest = 16 << 20;
+    site.write("d/.htaccess", &"#".repeat(largest));
+    let file = site.files.access_file(&folder, b".htaccess").unwrap().unwrap();
+    assert_eq!(file.text.len(), largest);
+    site.write("d/.other", &"#".repeat(largest + 1));
+    let error = site.files.access_file(&folder, b".other").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
 }

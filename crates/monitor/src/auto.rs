@@ -10,9 +10,6 @@ use crate::snapshot::Snapshot;
 use evenkeel_pool::Figure;
 use std::fmt::Write;
 
-/// The most letters in the line of the scoreboard, because readers have buffers of 64 KiB.
-const MOST_LETTERS: usize = 65_000;
-
 pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String {
     let mut page = String::with_capacity(2_048);
     // Writing to a string cannot fail, here and below.
@@ -93,9 +90,7 @@ fn write_workers(snapshot: &Snapshot, page: &mut String) -> std::fmt::Result {
         writeln!(page, "ConnsAsyncKeepAlive: {}", connections.keep_alive)?;
         writeln!(page, "ConnsAsyncClosing: {}", connections.closing)?;
     }
-    let mut letters = snapshot.letters();
-    letters.truncate(MOST_LETTERS);
-    writeln!(page, "Scoreboard: {letters}")
+    writeln!(page, "Scoreboard: {}", snapshot.letters())
 }
 
 /// The figures that Apache's page does not have, after all that it has.

@@ -41,7 +41,7 @@ pub(crate) fn write(snapshot: &Snapshot, pool: &Pool, moves: bool, page: &mut St
         writeln!(page, "<li>{}</li>", line.replace('&', "&amp;").replace('<', "&lt;"))?;
     }
     page.write_str("</ul>\n")?;
-    write_cells(&snapshot.letters(), page)?;
+    write_cells(&snapshot.slot_letters(), page)?;
     write_plot(pool, snapshot.now_us, page)?;
     if moves {
         writeln!(page, "<script>\n{SCRIPT}</script>")?;

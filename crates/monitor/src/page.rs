@@ -39,7 +39,7 @@ fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String 
         "processes": snapshot.children.len(),
         "stopping": snapshot.stopping(),
         "connections": snapshot.connections(),
-        "scoreboard": snapshot.letters(),
+        "scoreboard": snapshot.slot_letters(),
         "pool_words": words::lines(&pool),
         "pool": pool,
     });

@@ -5,6 +5,9 @@ use crate::pool::Pool;
 use evenkeel_scoreboard::SlotState;
 use serde::{Serialize, Serializer};
 
+/// The most letters of a scoreboard, because readers have buffers of 64 KiB for its line.
+const MOST_LETTERS: usize = 65_000;
+
 /// The server at one moment. Fields that end in `_us` are microseconds; moments are counted since
 /// 1970.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -223,13 +226,28 @@ impl Snapshot {
         self.now_us.saturating_sub(self.restart_us) / 1_000_000
     }
 
-    /// A letter for every slot: those of the children, then the open ones.
+    /// A letter for every worker that was used, then for the other idle ones and the open slots, so
+    /// that the letters agree with [`Snapshot::counts`]. What exceeds [`MOST_LETTERS`] is left out.
     #[must_use]
     pub fn letters(&self) -> String {
-        let taken = self.children.iter().flat_map(|child| {
-            child.workers.iter().map(|worker| child.shown(worker.state).letter())
-        });
-        taken.chain(std::iter::repeat_n('.', self.open_slots)).collect()
+        let serving = self.children.iter().filter(|child| !child.stopping && !child.starting);
+        let unused = serving.map(|child| child.unused).fold(0, usize::saturating_add);
+        let idle = std::iter::repeat_n(SlotState::Ready.letter(), unused);
+        let open = std::iter::repeat_n(SlotState::Open.letter(), self.open_slots);
+        self.taken().chain(idle).chain(open).take(MOST_LETTERS).collect()
+    }
+
+    /// A letter for every slot: those of the children, then the open ones.
+    #[must_use]
+    pub fn slot_letters(&self) -> String {
+        let open = std::iter::repeat_n(SlotState::Open.letter(), self.open_slots);
+        self.taken().chain(open).take(MOST_LETTERS).collect()
+    }
+
+    fn taken(&self) -> impl Iterator<Item = char> {
+        self.children
+            .iter()
+            .flat_map(|child| child.workers.iter().map(|worker| child.shown(worker.state).letter()))
     }
 }
 
@@ -312,6 +330,22 @@ pub(crate) mod tests {
         let child = Child { unused: usize::MAX, ..sample().children.remove(0) };
         let snapshot = Snapshot { children: vec![child.clone(), child], ..Snapshot::default() };
         assert_eq!(snapshot.counts().idle, usize::MAX);
+    }
+
+    #[test]
+    fn letters_agree_with_the_counts() {
+        let mut snapshot = sample();
+        snapshot.children[0].unused = 16_000;
+        let of = |state: SlotState| {
+            snapshot.letters().chars().filter(|letter| *letter == state.letter()).count()
+        };
+        let Counts { busy, graceful, idle } = snapshot.counts();
+        assert_eq!((of(SlotState::Writing), of(SlotState::Graceful)), (busy, graceful));
+        assert_eq!((of(SlotState::Ready), idle), (16_002, 16_002));
+        assert_eq!(of(SlotState::Open), 1 + snapshot.open_slots);
+        let many = Child { unused: usize::MAX, ..snapshot.children.remove(0) };
+        snapshot.children.push(many);
+        assert_eq!(snapshot.letters().len(), MOST_LETTERS);
     }
 
     #[test]

@@ -302,13 +302,9 @@ impl Check<'_> {
         self.at_least_one(9, "StartServers", &mut start);
         let mut min_spare = configured.min_spare_servers.unwrap_or(5);
         self.min_spare(11, "MinSpareServers", &mut min_spare);
-        let max_spare = configured.max_spare_servers.unwrap_or(10);
-        let max_spare = self.max_spare(
-            "MaxSpareServers",
-            configured.max_spare_servers,
-            max_spare,
-            min_spare.saturating_add(1),
-        );
+        // Apache raises it silently (prefork.c, prefork_run).
+        let least = min_spare.saturating_add(1);
+        let max_spare = configured.max_spare_servers.unwrap_or(10).max(least);
         self.limits(configured, [start, min_spare, max_spare, 1, 1, server_limit, workers])
     }
 
@@ -321,12 +317,9 @@ impl Check<'_> {
         self.at_least_one(20, "StartServers", &mut start);
         let mut min_spare = configured.min_spare_threads.unwrap_or(75);
         self.min_spare(22, "MinSpareThreads", &mut min_spare);
-        let max_spare = self.max_spare(
-            "MaxSpareThreads",
-            configured.max_spare_threads,
-            configured.max_spare_threads.unwrap_or(250),
-            min_spare.saturating_add(threads).saturating_add(1),
-        );
+        // Apache raises it silently (event.c and worker.c, *_run).
+        let least = min_spare.saturating_add(threads).saturating_add(1);
+        let max_spare = configured.max_spare_threads.unwrap_or(250).max(least);
         let start = start.min(workers / threads.max(1)).max(1);
         self.limits(
             configured,
@@ -477,15 +470,6 @@ impl Check<'_> {
             self.warn(offset, long, text);
             *value = 1;
         }
-    }
-
-    /// Apache raises this value silently.
-    fn max_spare(&mut self, name: &str, written: Option<i64>, value: i64, least: i64) -> i64 {
-        if written.is_some() && value < least {
-            let text = format!("{name} of {value} is too small, increasing to {least}");
-            self.notices.push(Notice::own(self.model.module(), Level::Warn, text));
-        }
-        value.max(least)
     }
 
     fn at_least_one(&mut self, offset: u16, name: &str, value: &mut i64) {
@@ -660,7 +644,6 @@ mod tests {
                 "AH00180: WARNING: MaxRequestWorkers of 200001 exceeds ServerLimit value of 200000 servers, decreasing MaxRequestWorkers to 200000. To increase, please see the ServerLimit directive.",
                 "AH00184: WARNING: StartServers of -1 not allowed, increasing to 1.",
                 "AH00186: WARNING: MinSpareServers of 0 not allowed, increasing to 1 to avoid almost certain server failure. Please read the documentation.",
-                "MaxSpareServers of 0 is too small, increasing to 2",
             ]
         );
         assert_eq!((limits.min_spare, limits.max_spare), (1, 2));

@@ -146,7 +146,11 @@ impl AccessFiles {
         let result = match usable {
             Some(parsed) => parsed.result.clone(),
             None => {
-                let result = self.compile(site, &grant, file, folder);
+                let mut notices = Vec::new();
+                let result = self.compile(site, &grant, file, folder, &mut notices);
+                for notice in &notices {
+                    request.notify(notice.to_message());
+                }
                 let parsed = Parsed {
                     path: file.path.clone(),
                     used: Cell::new(false),
@@ -174,11 +178,9 @@ impl AccessFiles {
         grant: &Grant,
         file: &AccessFile,
         folder: &Folder,
+        notices: &mut Vec<evenkeel_config::Notice>,
     ) -> Result<Arc<Section>, Box<str>> {
         let path = quoted(&file.path);
-        let fail = |fault: evenkeel_config::Fault| -> Box<str> {
-            format!("{path}: {}", fault.text).into()
-        };
         let mut scope = Scope::new(&site.server_root, Arc::clone(&site.global));
         let mut directory = quoted(folder.path()).into_owned();
         if !directory.ends_with('/') {
@@ -197,7 +199,8 @@ impl AccessFiles {
             nonfatal_unknown,
             options: options.bits(),
         };
-        let mut notices = Vec::new();
+        let fail =
+            |fault: evenkeel_config::Fault| -> Box<str> { fault.report_in_htaccess(&path).into() };
         let nodes = evenkeel_config::read_htaccess(
             &file.text,
             &path,
@@ -205,7 +208,7 @@ impl AccessFiles {
             &allowed,
             &site.language.variables,
             &*site.language.vocabulary,
-            &mut notices,
+            notices,
         )
         .map_err(fail)?;
         evenkeel_config::apply_htaccess(
@@ -213,7 +216,7 @@ impl AccessFiles {
             &nodes,
             &mut scope,
             &allowed,
-            &mut notices,
+            notices,
         )
         .map_err(fail)?;
         let is_of_core = |module: &str| module == "core.c";

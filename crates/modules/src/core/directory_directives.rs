@@ -206,8 +206,11 @@ fn add_default_charset(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn default_type(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    if !argument(call, 0).eq_ignore_ascii_case("none") {
-        call.warn("core", 10, "Ignoring deprecated use of DefaultType");
+    let name = argument(call, 0);
+    if !name.eq_ignore_ascii_case("none") && !name.eq_ignore_ascii_case("off") {
+        let Position { file, line } = call.position;
+        let text = format!("Ignoring deprecated use of DefaultType in line {line} of {file}.");
+        call.warn("core", 117, text);
     }
     Ok(())
 }

@@ -15,7 +15,9 @@ use crate::core::merge_vary;
 use crate::settings::merged;
 use crate::{CoreSettings, Merge, RequestContext, ServerState};
 use evenkeel_expr::{Condition, MatchError, Pattern};
-use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, quoted, trim};
+use evenkeel_message::{
+    Fields, Level, Name, Notice, Request, Response, eq_ignore_case, quoted, trim,
+};
 use std::sync::Arc;
 
 /// The longest value that a line may make of a field, and the most bytes of all fields: lines that
@@ -184,8 +186,21 @@ pub fn act_on_response(request: &mut Request, around: Around<'_>, response: &mut
     for entry in &around.lines.always {
         change_response(entry, request, around, response, true);
     }
+    if !around.lines.success.is_empty() {
+        state_length(response);
+    }
     for entry in &around.lines.success {
         change_response(entry, request, around, response, false);
+    }
+}
+
+/// States the length before the fields that the lines add, where Apache's handlers state it. The
+/// value that is sent is that of the body.
+fn state_length(response: &mut Response) {
+    if let Some(length) = response.body.length().filter(|length| *length > 0)
+        && !response.fields.contains(Name::ContentLength)
+    {
+        response.fields.set(Name::ContentLength, itoa::Buffer::new().format(length));
     }
 }
 
@@ -200,8 +215,8 @@ pub fn act_on_error(request: &mut Request, around: Around<'_>, response: &mut Re
     for entry in &around.lines.always {
         change_response(entry, request, around, response, true);
     }
-    let added = std::mem::replace(&mut response.always, before);
-    response.always.extend(&added);
+    // The fields of the refusal, such as Location and Allow, follow those of the lines.
+    response.always.extend(&before);
 }
 
 fn change_response(
