@@ -2,9 +2,9 @@
 //! visitors. Nonces, moments and generated keys differ between runs and are not compared.
 
 use crate::answer::latin1;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fmt, fs};
 
 /// Longer than the slowest page takes on a busy machine.
 const SECONDS: &str = "120";
@@ -12,7 +12,8 @@ const SECONDS: &str = "120";
 /// A visitor with a folder for the cookies.
 #[derive(Debug)]
 pub struct Visitor {
-    origin: String,
+    /// The scheme, host and port of the site.
+    pub origin: String,
     folder: PathBuf,
 }
 
@@ -27,6 +28,13 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// The decoded body.
     pub body: Vec<u8>,
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short: String = self.text().chars().take(2_000).collect();
+        write!(f, "{}: {} {:?}\n{short}", self.asked, self.status, self.headers)
+    }
 }
 
 impl Reply {
