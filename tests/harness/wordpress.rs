@@ -13,6 +13,17 @@ use std::path::{Path, PathBuf};
 
 const UPLOADS: &str = "/wp-content/uploads";
 
+/// The differences that are known: the end of the request, and what differs. One that is no longer
+/// there is an error.
+const KNOWN: [(&str, &str); 3] = [
+    // docs/differences.md: a 416 gives the length of the representation.
+    ("harbour.png", "headers [] and [\"Content-Range: bytes */"),
+    // A short body of a script is not compressed.
+    ("rest-nonce", "headers [\"Content-Encoding: gzip\", \"Vary: Accept-Encoding\"] and []"),
+    // A script's `Connection: close` does not end the client's connection.
+    ("/xmlrpc.php", "headers [\"Connection: close\"] and []"),
+];
+
 /// What one server has shown.
 struct Visit {
     replies: Vec<Reply>,
@@ -31,10 +42,7 @@ fn wordpress_is_the_same_site_on_both_servers() {
     let site = PhpSite::open(&scripts, &cache).unwrap();
     let oracle = visit(&site, Kind::Apache);
     assert!(oracle.htaccess.contains("RewriteRule . /index.php [L]"), "{}", oracle.htaccess);
-    let other = visit(
-        &site,
-        if std::env::var_os("DEV_APACHE").is_some() { Kind::Apache } else { Kind::Evenkeel },
-    );
+    let other = visit(&site, Kind::Evenkeel);
     let mut found = differences(&oracle.replies, &other.replies);
     if oracle.htaccess != other.htaccess {
         found.push(format!(".htaccess:\n{}\n{}", oracle.htaccess, other.htaccess));
@@ -43,6 +51,11 @@ fn wordpress_is_the_same_site_on_both_servers() {
         if a != b {
             found.push(format!("a page in the browser:\n{a}\n{b}"));
         }
+    }
+    for (request, what) in KNOWN {
+        let before = found.len();
+        found.retain(|it| !it.contains(&format!("{request}: {what}")));
+        assert!(found.len() < before, "no longer a difference: {request}: {what}");
     }
     assert!(found.is_empty(), "{} differences\n{}", found.len(), found.join("\n"));
     assert_eq!(logged(&oracle.access_log), logged(&other.access_log));

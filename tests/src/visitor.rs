@@ -196,6 +196,10 @@ pub fn settled(text: &str) -> String {
         before = head.chars().next_back().unwrap_or(' ');
         rest = tail;
     }
+    // The moment of a post as its form has it.
+    let out = ["hh", "mn", "ss"]
+        .iter()
+        .fold(out, |out, part| without(&out, &format!("<div class=\"{part}\">"), '<'));
     let out = without(&out, "data-pw=\"", '"');
     let out = without(&out, "Apache/2.4.", ')');
     let out = without(&out, "wordpress_#=", ';');
