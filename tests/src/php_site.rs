@@ -1,0 +1,310 @@
+//! A PHP site for tests: WordPress as Debian packages it, with php-fpm and MariaDB on Unix sockets
+//! in a temporary folder, and a copy of /etc/apache2 that serves it. All run as an ordinary user.
+
+use crate::house::PATIENCE;
+use crate::server::{Kind, Server, command, evenkeel, free_port};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
+use std::fs;
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The interval between two checks of a program that is starting or ending.
+const GLANCE: Duration = Duration::from_millis(4);
+
+/// The packages that are unpacked: WordPress, and what Debian has taken out of it.
+const PACKAGES: [&str; 5] = [
+    "wordpress",
+    "wordpress-theme-twentytwentythree",
+    "libjs-cropper",
+    "libjs-underscore",
+    "php-getid3",
+];
+
+/// The ordinary user, if root runs the tests.
+const USER: &str = "www-data";
+
+/// The database server needs neither the space nor the durability of one in use.
+const DATABASE: [&str; 6] = [
+    "--skip-networking",
+    "--skip-log-bin",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-log-file-size=8M",
+    "--innodb-buffer-pool-size=64M",
+    "--skip-name-resolve",
+];
+
+/// The file that an administrator writes. It permits no request to another server, and no job that
+/// begins by itself, because their moment differs between runs.
+const WP_CONFIG: &str = r"<?php
+define('DB_NAME', 'wordpress');
+define('DB_USER', 'wordpress');
+define('DB_PASSWORD', 'sea');
+define('DB_HOST', 'localhost:@ROOT@/db.sock');
+define('DB_CHARSET', 'utf8mb4');
+define('DB_COLLATE', '');
+define('WP_HTTP_BLOCK_EXTERNAL', true);
+define('DISABLE_WP_CRON', true);
+define('AUTOMATIC_UPDATER_DISABLED', true);
+$table_prefix = 'wp_';
+if (!defined('ABSPATH')) {
+    define('ABSPATH', __DIR__ . '/');
+}
+require_once ABSPATH . 'wp-settings.php';
+";
+
+const FPM: &str = "\
+[global]
+error_log = @ROOT@/logs/fpm.log
+daemonize = no
+[www]
+listen = @ROOT@/php.sock
+pm = static
+pm.max_children = 4
+catch_workers_output = yes
+php_admin_value[sendmail_path] = /bin/true
+";
+
+/// What stands before Debian's apache2.conf: the variables of Debian's envvars.
+const HTTPD: &str = "\
+Define APACHE_RUN_DIR @ROOT@/run
+Define APACHE_PID_FILE @ROOT@/run/apache2.pid
+Define APACHE_LOCK_DIR @ROOT@/run
+Define APACHE_LOG_DIR @ROOT@/logs
+Define APACHE_RUN_USER www-data
+Define APACHE_RUN_GROUP www-data
+ServerRoot \"@ROOT@/etc\"
+ServerName 127.0.0.1
+Include \"@ROOT@/etc/apache2.conf\"
+";
+
+const SITE: &str = "\
+<VirtualHost *:@PORT@>
+DocumentRoot \"@WEB@\"
+ErrorLog \"@ROOT@/logs/error.log\"
+CustomLog \"@ROOT@/logs/access.log\" combined
+<Directory \"@WEB@\">
+Options FollowSymLinks
+AllowOverride All
+Require all granted
+</Directory>
+</VirtualHost>
+";
+
+/// The folder with WordPress, and the running programs behind it.
+#[derive(Debug)]
+pub struct PhpSite {
+    // The programs end before the folder is removed.
+    _programs: [Program; 2],
+    /// The port of the web server.
+    pub port: u16,
+    root: TempDir,
+}
+
+impl PhpSite {
+    /// Unpacks the packages, which `cache` keeps, and starts php-fpm and MariaDB. `scripts` is the
+    /// folder of the repository's scripts.
+    pub fn open(scripts: &Path, cache: &Path) -> Result<PhpSite, String> {
+        let root = tempfile::Builder::new().prefix("wordpress-").tempdir();
+        let root = root.map_err(|error| format!("the scratch folder: {error}"))?;
+        let folder = root.path();
+        let mut unpack = Command::new(scripts.join("unpack"));
+        unpack.arg(cache).arg(folder.join("package")).args(PACKAGES);
+        run(&mut unpack, "")?;
+        for name in ["run", "logs", "tmp", "db"] {
+            fs::create_dir(folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
+        }
+        let port = free_port()?;
+        configure(folder, port)?;
+        run(Command::new("chmod").arg("755").arg(folder), "")?;
+        if geteuid().is_root() {
+            run(Command::new("chown").arg("-R").arg(format!("{USER}:{USER}")).arg(folder), "")?;
+        }
+        let programs = [start_database(folder)?, start_php(folder)?];
+        Ok(PhpSite { _programs: programs, port, root })
+    }
+
+    /// A path in the scratch folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The document root.
+    pub fn web(&self) -> PathBuf {
+        web(self.root.path())
+    }
+
+    /// Makes the files those of the package, and the database empty.
+    pub fn reset(&self) -> Result<(), String> {
+        let root = self.root.path();
+        run(as_user("rm").arg("-rf").arg(root.join("usr")), "")?;
+        run(as_user("cp").arg("-a").arg(root.join("package/usr")).arg(root), "")?;
+        // The package's link leads out of the folder, to where it would be installed.
+        let file = |name: &str| web(root).join(name);
+        let wanted = root.join("package/etc/wordpress/htaccess");
+        run(as_user("cp").arg("--remove-destination").arg(wanted).arg(file(".htaccess")), "")?;
+        let text = WP_CONFIG.replace("@ROOT@", &root.to_string_lossy());
+        fs::write(file("wp-config.php"), text).map_err(|error| error.to_string())?;
+        let statements = "DROP DATABASE IF EXISTS wordpress; CREATE DATABASE wordpress; \
+            GRANT ALL ON wordpress.* TO wordpress@localhost IDENTIFIED BY 'sea';";
+        let socket = format!("--socket={}", root.join("db.sock").display());
+        let mut client = as_user("mariadb");
+        run(client.args(["--no-defaults", "--user=root", &socket]), statements)
+    }
+
+    /// Starts a server of this kind as the ordinary user.
+    pub fn serve(&self, kind: Kind) -> Result<Server, String> {
+        // The ordinary user may have no way to the folder where it was built.
+        let copy = self.path("apache2");
+        if kind == Kind::Evenkeel && !copy.exists() {
+            let built = evenkeel();
+            fs::copy(&built, copy).map_err(|error| format!("{}: {error}", built.display()))?;
+        }
+        Server::start_as(kind, self.root.path(), self.port, over(), "-DFOREGROUND")
+    }
+
+    /// The end of a log of the folder.
+    pub fn log(&self, name: &str) -> String {
+        let bytes = fs::read(self.path("logs").join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
+    }
+}
+
+fn web(root: &Path) -> PathBuf {
+    root.join("usr/share/wordpress")
+}
+
+/// Copies /etc/apache2 and makes the changes that the site's administrator makes: the address, the
+/// modules that WordPress needs, Debian's file for php-fpm with the socket of this folder, a site.
+fn configure(root: &Path, port: u16) -> Result<(), String> {
+    run(Command::new("cp").args(["-a", "/etc/apache2"]).arg(root.join("etc")), "")?;
+    let fill = |text: &str| {
+        text.replace("@ROOT@", &root.to_string_lossy())
+            .replace("@WEB@", &web(root).to_string_lossy())
+            .replace("@PORT@", &port.to_string())
+    };
+    let write = |name: &str, text: &str| {
+        fs::write(root.join(name), fill(text)).map_err(|error| format!("{name}: {error}"))
+    };
+    for module in ["rewrite", "proxy", "proxy_fcgi"] {
+        for ending in ["load", "conf"] {
+            let name = format!("{module}.{ending}");
+            if root.join("etc/mods-available").join(&name).exists() {
+                let link = root.join("etc/mods-enabled").join(&name);
+                symlink(format!("../mods-available/{name}"), &link)
+                    .map_err(|error| format!("{}: {error}", link.display()))?;
+            }
+        }
+    }
+    let glue = "/etc/apache2/conf-available/php8.2-fpm.conf";
+    let glue = fs::read_to_string(glue)
+        .map_err(|error| format!("{glue}: {error}; install the package php8.2-fpm"))?;
+    write("etc/conf-enabled/php8.2-fpm.conf", &glue.replace("/run/php/php8.2-fpm", "@ROOT@/php"))?;
+    write("etc/ports.conf", "Listen 127.0.0.1:@PORT@\n")?;
+    write("etc/sites-enabled/000-default.conf", SITE)
+        .and_then(|()| write("httpd.conf", HTTPD))
+        .and_then(|()| write("fpm.conf", FPM))
+}
+
+fn start_database(root: &Path) -> Result<Program, String> {
+    let data = format!("--datadir={}", root.join("db").display());
+    let temporary = format!("--tmpdir={}", root.join("tmp").display());
+    let mut install = as_user("mariadb-install-db");
+    install.args(["--no-defaults", &data, &temporary, "--skip-test-db"]);
+    run(install.arg("--auth-root-authentication-method=normal"), "")?;
+    let socket = root.join("db.sock");
+    let mut server = as_user("mariadbd");
+    server.args(["--no-defaults", &data, &temporary]).args(DATABASE);
+    server.arg(format!("--socket={}", socket.display()));
+    server.arg(format!("--pid-file={}", root.join("run/db.pid").display()));
+    Program::start(server, &root.join("logs/db.log"), &socket)
+}
+
+fn start_php(root: &Path) -> Result<Program, String> {
+    let mut server = as_user("php-fpm8.2");
+    server.arg("-F").arg("-y").arg(root.join("fpm.conf"));
+    Program::start(server, &root.join("logs/fpm-said.log"), &root.join("php.sock"))
+}
+
+/// The words before a command that is to run as the ordinary user.
+fn over() -> &'static [&'static str] {
+    match geteuid().is_root() {
+        true => &["setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups"],
+        false => &[],
+    }
+}
+
+fn as_user(program: &str) -> Command {
+    match over().split_first() {
+        Some((first, rest)) => {
+            let mut command = command(Path::new(first), rest);
+            command.arg(program);
+            command
+        }
+        None => command(Path::new(program), &[]),
+    }
+}
+
+/// Runs a command with this input. It is an error if it fails.
+fn run(command: &mut Command, input: &str) -> Result<(), String> {
+    let told = |error: io::Error| format!("a program of this test: {error}");
+    let mut stdin = tempfile::tempfile().map_err(told)?;
+    stdin.write_all(input.as_bytes()).map_err(told)?;
+    stdin.rewind().map_err(told)?;
+    let name = format!("{command:?}");
+    let output = command.stdin(stdin).output().map_err(|error| format!("{name}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let text = [output.stdout, output.stderr].concat();
+            Err(format!("{name}: {}\n{}", output.status, String::from_utf8_lossy(&text)))
+        }
+    }
+}
+
+/// A running program, in a process group that ends with this value.
+#[derive(Debug)]
+struct Program(Child);
+
+impl Program {
+    /// Starts it and waits until its socket takes connections.
+    fn start(mut command: Command, log: &Path, socket: &Path) -> Result<Program, String> {
+        let name = format!("{command:?}");
+        let told = |error: io::Error| format!("{name}: {error}");
+        let out = fs::File::create(log).map_err(told)?;
+        let err = out.try_clone().map_err(told)?;
+        command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
+        let mut program = Program(command.spawn().map_err(told)?);
+        let begun = Instant::now();
+        while UnixStream::connect(socket).is_err() {
+            let status = program.0.try_wait().map_err(told)?;
+            if status.is_some() || begun.elapsed() > PATIENCE {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                return Err(format!("{name} does not serve ({status:?}):\n{said}"));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(program)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let Some(process) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) else { return };
+        let _ = kill_process(process, Signal::TERM);
+        let begun = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(GLANCE);
+        }
+        // What it has left behind, or all of it if it did not end.
+        let _ = kill_process_group(process, Signal::KILL);
+        let _ = self.0.wait();
+    }
+}

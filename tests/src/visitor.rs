@@ -1,0 +1,288 @@
+//! A visitor of a site with a cookie jar (curl), and the comparison of what two servers told such
+//! visitors. Nonces, moments and generated keys differ between runs and are not compared.
+
+use crate::answer::latin1;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fmt, fs};
+
+/// Longer than the slowest page takes on a busy machine.
+const SECONDS: &str = "120";
+
+/// A visitor with a folder for the cookies.
+#[derive(Debug)]
+pub struct Visitor {
+    /// The scheme, host and port of the site.
+    pub origin: String,
+    folder: PathBuf,
+}
+
+/// What the visitor got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The request in words.
+    pub asked: String,
+    /// The status.
+    pub status: u16,
+    /// The headers of the last response, as they were sent.
+    pub headers: Vec<(String, String)>,
+    /// The decoded body.
+    pub body: Vec<u8>,
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short: String = self.text().chars().take(2_000).collect();
+        write!(f, "{}: {} {:?}\n{short}", self.asked, self.status, self.headers)
+    }
+}
+
+impl Reply {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The first text of the body between two others.
+    pub fn between(&self, before: &str, after: &str) -> Result<String, String> {
+        let text = self.text();
+        let found = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));
+        let (found, _) = found.ok_or_else(|| {
+            format!("{}: {} without '{before}':\n{text}", self.asked, self.status)
+        })?;
+        Ok(found.to_owned())
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let is_it = |field: &&(String, String)| field.0.eq_ignore_ascii_case(name);
+        self.headers.iter().find(is_it).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Visitor {
+    /// A visitor without cookies of the server on this port.
+    pub fn new(port: u16, folder: &Path) -> Result<Visitor, String> {
+        let origin = format!("http://127.0.0.1:{port}");
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Visitor { origin, folder: folder.to_owned() })
+    }
+
+    /// Sends one request, with further words for curl.
+    pub fn ask(&self, target: &str, more: &[&str]) -> Result<Reply, String> {
+        let file = |name: &str| self.folder.join(name);
+        let mut curl = Command::new("curl");
+        curl.args(["-q", "-s", "-S", "-g", "--path-as-is", "--compressed", "-m", SECONDS]);
+        curl.args(["--noproxy", "*", "-A", "Mozilla/5.0 (X11; Linux x86_64; rv:115.0) Gecko"]);
+        curl.arg("-b").arg(file("cookies")).arg("-c").arg(file("cookies"));
+        curl.arg("-D").arg(file("head")).arg("-o").arg(file("body")).args(more);
+        curl.arg(format!("{}{target}", self.origin)).stdin(Stdio::null());
+        let _ = fs::remove_file(file("body"));
+        let asked = format!("{} {}", more.join(" "), target).trim().to_owned();
+        let output = curl.output().map_err(|error| format!("curl: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("{asked}: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        let head = fs::read(file("head")).map_err(|error| format!("{asked}: {error}"))?;
+        // Without a body there is no file.
+        let body = fs::read(file("body")).unwrap_or_default();
+        let (status, headers) = last_head(&latin1(&head)).ok_or(format!("{asked}: no head"))?;
+        Ok(Reply { asked, status, headers, body })
+    }
+}
+
+/// The status and the fields of the last head, after an interim response or none.
+fn last_head(text: &str) -> Option<(u16, Vec<(String, String)>)> {
+    let head = text.trim_end().rsplit("\r\n\r\n").next()?;
+    let mut lines = head.lines();
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let field = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    };
+    Some((status, lines.filter_map(field).collect()))
+}
+
+/// The differences of two visits in words; none if they were equal.
+pub fn differences(oracle: &[Reply], other: &[Reply]) -> Vec<String> {
+    let mut found = Vec::new();
+    if oracle.len() != other.len() {
+        found.push(format!("{} replies and {}", oracle.len(), other.len()));
+    }
+    for (oracle, other) in oracle.iter().zip(other) {
+        let mut note = |what: String| found.push(format!("{}: {what}", oracle.asked));
+        if oracle.status != other.status {
+            note(format!("status {} and {}", oracle.status, other.status));
+        }
+        let (a, b) = (fields(oracle), fields(other));
+        let missing = |from: &[String], of: &[String]| -> Vec<String> {
+            from.iter().filter(|field| !of.contains(field)).cloned().collect()
+        };
+        let (a_only, b_only) = (missing(&a, &b), missing(&b, &a));
+        if !a_only.is_empty() || !b_only.is_empty() {
+            note(format!("headers {a_only:?} and {b_only:?}"));
+        }
+        if oracle.body != other.body {
+            let (a, b) = (settled(&latin1(&oracle.body)), settled(&latin1(&other.body)));
+            if a != b {
+                note(first_difference(&a, &b));
+            }
+        }
+    }
+    found
+}
+
+fn first_difference(oracle: &str, other: &str) -> String {
+    let (mut a, mut b) = (oracle.lines(), other.lines());
+    loop {
+        match (a.next(), b.next()) {
+            (Some(x), Some(y)) if x == y => {}
+            (None, None) => return "bodies differ in their line ends".to_owned(),
+            (x, y) => {
+                let short = |line: Option<&str>| -> String {
+                    line.map_or("(nothing)".to_owned(), |it| it.chars().take(1_000).collect())
+                };
+                return format!(
+                    "bodies of {} and {} bytes:\n  {}\n  {}",
+                    oracle.len(),
+                    other.len(),
+                    short(x),
+                    short(y)
+                );
+            }
+        }
+    }
+}
+
+/// The headers that are compared, sorted. The wire tests compare the order and what stands in the
+/// headers of files; here only their presence is.
+fn fields(reply: &Reply) -> Vec<String> {
+    let mut fields: Vec<String> = reply
+        .headers
+        .iter()
+        // A length is known, or is not, when compression or a slow script makes it so.
+        .filter(|(name, _)| {
+            !matches!(name.as_str(), "Date" | "Content-Length" | "Transfer-Encoding")
+        })
+        .map(|(name, value)| match name.as_str() {
+            "ETag" | "Last-Modified" => name.clone(),
+            _ => format!("{name}: {}", settled(value)),
+        })
+        .collect();
+    fields.sort();
+    fields
+}
+
+/// The text with `#` for everything that differs between two runs of the same site: numbers of
+/// seconds, nonces and hashes (runs of 10, 13, 32, 40, 43 or 64 digits and letters), times of day,
+/// suggested passwords, and the version of the server.
+pub fn settled(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut before = ' ';
+    while let Some(next) = rest.chars().next() {
+        let taken = match before {
+            _ if before.is_ascii_digit() => 0,
+            _ => clock(rest),
+        };
+        let taken = if taken == 0 && !before.is_ascii_alphanumeric() { key(rest) } else { taken };
+        let passed = if taken == 0 { next.len_utf8() } else { taken };
+        match taken {
+            0 => out.push(next),
+            _ => out.push('#'),
+        }
+        let (head, tail) = rest.split_at(passed);
+        before = head.chars().next_back().unwrap_or(' ');
+        rest = tail;
+    }
+    // The moment of a post as its form has it.
+    let out = ["hh", "mn", "ss"]
+        .iter()
+        .fold(out, |out, part| without(&out, &format!("<div class=\"{part}\">"), '<'));
+    let out = without(&out, "data-pw=\"", '"');
+    let out = without(&out, "Apache/2.4.", ')');
+    let out = without(&out, "wordpress_#=", ';');
+    without(&out, "wordpress_logged_in_#=", ';')
+}
+
+/// The length of a time of day at the start of the text; 0 if none is there.
+fn clock(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| {
+        bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).take(3).count()
+    };
+    let hour = digits(0);
+    if !(1..=2).contains(&hour) || bytes.get(hour) != Some(&b':') || digits(hour + 1) != 2 {
+        return 0;
+    }
+    let minute = hour + 3;
+    match bytes.get(minute) == Some(&b':') && digits(minute + 1) == 2 {
+        true => minute + 3,
+        false => minute,
+    }
+}
+
+/// The length of a nonce, hash or number of seconds at the start of the text; 0 if none is there.
+fn key(text: &str) -> usize {
+    let run = text.bytes().take_while(u8::is_ascii_alphanumeric).count();
+    let is_hex = text.bytes().take(run).all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let has_digit = text.bytes().take(run).any(|byte| byte.is_ascii_digit());
+    let is_key = match run {
+        10 | 13 | 32 | 40 | 64 => is_hex,
+        43 => has_digit,
+        _ => false,
+    };
+    if is_key { run } else { 0 }
+}
+
+/// The text with `#` from each `start` to the next `end`.
+fn without(text: &str, start: &str, end: char) -> String {
+    let mut parts = text.split(start);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.find(end).and_then(|at| part.get(at..)).unwrap_or_default();
+        out.push_str(start);
+        out.push('#');
+        out.push_str(rest);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_between_runs_is_settled_and_nothing_else_is() {
+        let cases = [
+            ("_wpnonce=a1b2c3d4e5&x=1", "_wpnonce=#&x=1"),
+            ("at 2026-11-25T17:40:15+00:00", "at 2026-11-25T#+00:#"),
+            ("on November 25 at 5:40 pm", "on November 25 at # pm"),
+            ("decorated and 12:345", "decorated and 12:345"),
+            ("ver=6.1.9 id=1764092415", "ver=6.1.9 id=#"),
+            ("data-pw=\"x!y\" value", "data-pw=\"#\" value"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(settled(text), wanted);
+        }
+    }
+
+    #[test]
+    fn each_difference_is_found() {
+        let reply = |status, value: &str, body: &str| Reply {
+            asked: "/".to_owned(),
+            status,
+            headers: vec![("X".to_owned(), value.to_owned())],
+            body: body.as_bytes().to_vec(),
+        };
+        let oracle = [reply(200, "a", "one\ntwo")];
+        assert!(differences(&oracle, &oracle).is_empty());
+        for other in
+            [reply(404, "a", "one\ntwo"), reply(200, "b", "one\ntwo"), reply(200, "a", "one")]
+        {
+            assert_eq!(differences(&oracle, &[other]).len(), 1);
+        }
+        assert_eq!(differences(&oracle, &[]).len(), 1);
+    }
+}
