@@ -196,10 +196,12 @@ pub fn settled(text: &str) -> String {
         before = head.chars().next_back().unwrap_or(' ');
         rest = tail;
     }
-    // The moment of a post as its form has it.
-    let out = ["hh", "mn", "ss"]
-        .iter()
-        .fold(out, |out, part| without(&out, &format!("<div class=\"{part}\">"), '<'));
+    // The hour, minute and second of a post as its forms have them.
+    let out = ["hh", "mn", "ss"].iter().fold(out, |out, part| {
+        let out = without(&out, &format!("<div class=\"{part}\">"), '<');
+        let out = without(&out, &format!("_{part}\" value=\""), '"');
+        without(&out, &format!("name=\"{part}\" value=\""), '"')
+    });
     let out = without(&out, "data-pw=\"", '"');
     let out = without(&out, "Apache/2.4.", ')');
     let out = without(&out, "wordpress_#=", ';');
@@ -261,6 +263,8 @@ mod tests {
             ("on November 25 at 5:40 pm", "on November 25 at # pm"),
             ("decorated and 12:345", "decorated and 12:345"),
             ("ver=6.1.9 id=1764092415", "ver=6.1.9 id=#"),
+            ("name=\"ss\" value=\"05\" />", "name=\"ss\" value=\"#\" />"),
+            ("<div class=\"mn\">12</div>", "<div class=\"mn\">#</div>"),
             ("data-pw=\"x!y\" value", "data-pw=\"#\" value"),
         ];
         for (text, wanted) in cases {
