@@ -40,8 +40,8 @@ pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translate
 pub use probe::{Answering, OpenQuestion, Probe, Questions};
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, Version};
-pub use resource::{Login, 
-    Content, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
+pub use resource::{
+    Content, Login, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };
 pub use response::{Response, ResponseParts};
 pub use status::Status;

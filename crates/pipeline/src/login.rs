@@ -114,7 +114,8 @@ pub(crate) async fn log_in(
         Way::Unknown => false,
     };
     if !has_logged_in {
-        let text = format!("AuthType {} configured without corresponding module", quoted(auth_type));
+        let text =
+            format!("AuthType {} configured without corresponding module", quoted(auth_type));
         request.notify(Notice::new("authn_core", Level::Error, 1796, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     }

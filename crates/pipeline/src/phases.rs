@@ -26,8 +26,8 @@ use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    RequestContext, alias, allowmethods, auth_basic, authz_core, core, deflate, env, expires, filter, headers,
-    lab, mime, negotiation, remoteip, setenvif, status, userdir, vhost_alias,
+    RequestContext, alias, allowmethods, auth_basic, authz_core, core, deflate, env, expires,
+    filter, headers, lab, mime, negotiation, remoteip, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! mod_auth_basic's directives.
 
 use super::Fake;
-use crate::{
-    Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive,
-};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
 
@@ -58,13 +56,11 @@ fn fake(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         return Ok(());
     }
     let password = call.words.get(1).map_or("password", String::as_str);
-    let compiled_user = scope.compile_text(user).map_err(|error| {
-        format!("Could not parse fake username expression '{user}': {error}")
-    })?;
+    let compiled_user = scope
+        .compile_text(user)
+        .map_err(|error| format!("Could not parse fake username expression '{user}': {error}"))?;
     let compiled_password = scope.compile_text(password).map_err(|error| {
-        format!(
-            "Could not parse fake password expression associated to user '{user}': {error}"
-        )
+        format!("Could not parse fake password expression associated to user '{user}': {error}")
     })?;
     let fake = Fake { user: compiled_user, password: compiled_password };
     scope.directory.auth_basic.fake = Some(Some(Arc::new(fake)));

@@ -6,8 +6,8 @@ pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Glo
 
 use crate::core::{AddressFault, WantedNames, in_domain, parse_network, verified_name};
 use crate::{
-    Active, Asked, Module, ParsedRequirement, Provided, RequestContext, RequireProvider, Requirement,
-    Scope,
+    Active, Asked, Module, ParsedRequirement, Provided, RequestContext, RequireProvider,
+    Requirement, Scope,
 };
 use evenkeel_config::words;
 use evenkeel_expr::{Subnet, Text};

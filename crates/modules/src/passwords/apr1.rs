@@ -59,8 +59,12 @@ pub fn apr1(password: &[u8], salt: &[u8]) -> Vec<u8> {
 }
 
 fn first_digest(password: &[u8], salt: &[u8]) -> [u8; 16] {
-    let around: [u8; 16] =
-        Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
+    let around: [u8; 16] = Md5::new()
+        .chain_update(password)
+        .chain_update(salt)
+        .chain_update(password)
+        .finalize()
+        .into();
     let mut hasher = Md5::new();
     hasher.update(password);
     hasher.update(MAGIC);

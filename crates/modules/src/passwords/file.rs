@@ -195,7 +195,7 @@ impl Iterator for Lines<'_> {
         loop {
             let rest = self.rest.filter(|rest| !rest.is_empty());
             let Some(rest) = rest else {
-                return (!line.is_empty()).then(|| (self.number, Some(line)));
+                return (!line.is_empty()).then_some((self.number, Some(line)));
             };
             self.number += 1;
             let end = rest.iter().position(|byte| *byte == b'\n');
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn users_are_found_by_their_first_line() {
-        let text = b"# a comment\n\n  ann:{SHA}a:more \r\nann:{SHA}b\nbob:{SHA}c\\\nd\n:{SHA}e\nlast";
+        let text =
+            b"# a comment\n\n  ann:{SHA}a:more \r\nann:{SHA}b\nbob:{SHA}c\\\nd\n:{SHA}e\nlast";
         let file = PasswordFile::parse(text);
         let hash = |user: &str| file.user(user.as_bytes()).map(|entry| entry.hash.to_vec());
         assert_eq!(hash("ann"), Some(b"{SHA}a".to_vec()));
@@ -234,10 +235,7 @@ mod tests {
         assert_eq!(file.user_of_realm(b"ann", b"{SHA}a").unwrap().hash[..], *b"more");
         assert_eq!(file.user_of_realm(b"bob", b""), None);
         assert_eq!(file.first_hash(), Some(&b"{SHA}b"[..]));
-        assert_eq!(
-            file.complaints,
-            ["line 8: there is no password behind the name of the user"]
-        );
+        assert_eq!(file.complaints, ["line 8: there is no password behind the name of the user"]);
     }
 
     #[test]

@@ -127,7 +127,8 @@ mod tests {
             "$2y$05$VSv/aGvVCGNTfSsZaD4feupuXrriBcXAg5jqz5NuDzIvBu90i9jp6",
             "rqXexS6ZhobKA",
         ] {
-            let password: &[u8] = if stored.starts_with("rq") { b"myPassword" } else { b"password" };
+            let password: &[u8] =
+                if stored.starts_with("rq") { b"myPassword" } else { b"password" };
             assert!(Scheme::of(stored.as_bytes()).is_some(), "{stored}");
             assert!(verify(password, stored.as_bytes()), "{stored}");
             assert!(!verify(b"passwore", stored.as_bytes()), "{stored}");
