@@ -196,7 +196,8 @@ impl Story<'_> {
             <p>The lighthouse at dusk.</p>\n<!-- /wp:paragraph -->"
         );
         let target = "/wp-json/wp/v2/posts";
-        let post = |title: &str| -> Vec<String> {
+        // Posts of one second have no order.
+        let post = |title: &str, date: &str| -> Vec<String> {
             [
                 "-H",
                 &nonce,
@@ -204,14 +205,19 @@ impl Story<'_> {
                 title,
                 "-d",
                 "status=publish",
+                "-d",
+                date,
                 "--data-urlencode",
                 &content,
             ]
             .map(str::to_owned)
             .to_vec()
         };
-        for title in ["title=A picture of the harbour", "title=Café на пристани"] {
-            let more = post(title);
+        for (title, date) in [
+            ("title=A picture of the harbour", "date=2024-03-01T10:00:00"),
+            ("title=Café на пристани", "date=2024-03-02T10:00:00"),
+        ] {
+            let more = post(title, date);
             let more: Vec<&str> = more.iter().map(String::as_str).collect();
             self.ask(editor, 201, "\"status\":\"publish\"", target, &more);
         }

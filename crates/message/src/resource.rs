@@ -51,10 +51,13 @@ impl Content {
     /// handler is the source of a program and must not be sent.
     #[must_use]
     pub fn program_handler(&self) -> Option<&[u8]> {
+        // Each request for a file asks, so nothing is copied.
         self.handler_name().filter(|name| {
-            let name = name.to_ascii_lowercase();
-            let contains = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
-            name.starts_with(b"proxy:") || contains(b"php") || PROGRAMS.contains(&&*name)
+            let is_php = |window: &[u8]| window.eq_ignore_ascii_case(b"php");
+            let is_proxy = |start: &[u8]| start.eq_ignore_ascii_case(b"proxy:");
+            name.get(..6).is_some_and(is_proxy)
+                || name.windows(3).any(is_php)
+                || PROGRAMS.iter().any(|program| name.eq_ignore_ascii_case(program))
         })
     }
 }

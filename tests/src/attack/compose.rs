@@ -175,6 +175,9 @@ impl Names {
             files: Vec::new(),
             hubs: Vec::new(),
         };
+        for (path, text) in [("users", USERS), ("more", MORE_USERS), ("groups", GROUPS)] {
+            names.add("", path, Kind::Text(text.to_owned()), None);
+        }
         for folder in FOLDERS {
             if dice.chance(45) {
                 names.folders.push(folder.to_owned());
@@ -554,6 +557,12 @@ impl<'a> Writer<'a> {
         }
     }
 }
+
+/// Users with the password `password`.
+const USERS: &str =
+    "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nbob:$apr1$saltsalt$yAAkm4libquA.ZWLHbSBq/\n";
+const MORE_USERS: &str = "zoe:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nann:{SHA}x\n";
+const GROUPS: &str = "staff: ann zoe\nother: bob\n";
 
 /// The sections of Require.
 const TREES: u16 = place::ANY | place::ALL;

@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 19] = [
+pub const MODULES: [&str; 25] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -78,6 +78,12 @@ pub const MODULES: [&str; 19] = [
     "userdir",
     "vhost_alias",
     "remoteip",
+    "authn_core",
+    "authn_file",
+    "auth_basic",
+    "authz_user",
+    "authz_groupfile",
+    "authz_owner",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -144,6 +150,19 @@ pub const ROWS: &[Row] = &[
     row("authz_core", 2, ALL, "<RequireNone>"),
     row("authz_core", 4, INNER, "AuthMerging $merging"),
     row("authz_core", 1, INNER, "AuthzSendForbiddenOnFailure $switch"),
+    // access_compat
+    // logins
+    row("auth_basic", 8, SECTION | LIMIT | HTACCESS, "$login"),
+    row("authn_core", 2, SECTION | LIMIT | HTACCESS, "AuthType $auth_type"),
+    row("authn_file", 2, SECTION | LIMIT | HTACCESS, "AuthUserFile \"@SITE@/$user_file\""),
+    row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicAuthoritative $switch"),
+    row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicProvider file"),
+    row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicFake $fake"),
+    row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicUseDigestAlgorithm $digest_algorithm"),
+    row("authz_user", 8, SECTION | LIMIT | HTACCESS | ANY | ALL, "Require $require_user"),
+    row("authz_user", 3, ALL, "Require not user $users"),
+    row("authz_groupfile", 3, SECTION | LIMIT | HTACCESS | ANY | ALL, "Require $require_group"),
+    row("authz_owner", 1, SECTION | LIMIT | HTACCESS | ANY | ALL, "Require file-owner"),
     // access_compat
     row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Order $order"),
     row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Allow from $clients"),
@@ -292,6 +311,14 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     // access
     ("require", &["all granted", "all granted", "all granted", "all denied", "all denied", "all denied", "method $methods", "env $env", "ip 127.0.0.1", "ip 127.0", "ip 10.0.0.0/8", "local", "expr $bare_condition", "forward-dns localhost"]),
     ("require_not", &["method $methods", "env $env", "ip 127.0.0.1", "ip 10.0.0.0/8", "expr $bare_condition"]),
+    ("login", &["AuthType Basic\nAuthName here\nAuthUserFile \"@SITE@/users\"\nAuthGroupFile \"@SITE@/groups\""]),
+    ("auth_type", &["Basic", "None", "Odd"]),
+    ("user_file", &["users", "users", "more", "absent", "htdocs"]),
+    ("fake", &["off", "demo", "demo pass", "%{REMOTE_USER}"]),
+    ("digest_algorithm", &["MD5", "Off"]),
+    ("users", &["ann", "bob", "ann bob", "zoe", "%{req:X-Flag}"]),
+    ("require_user", &["valid-user", "valid-user", "user $users", "expr %{REMOTE_USER} == 'ann'"]),
+    ("require_group", &["group staff", "group other", "group staff other", "group none", "file-group"]),
     ("bare_condition", &["$test", "! ($test)", "true", "false"]),
     ("merging", &["And", "Or", "Off"]),
     ("order", &["Deny,Allow", "Allow,Deny", "Mutual-failure"]),
@@ -361,5 +388,5 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("host", &["@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@:@PORT@", "S@N@.TEST", "@HOST@.", "alias.@HOST@", "second.@HOST@", "second.@HOST@", "deep.wild.@HOST@", "unknown.test"]),
     ("query", &["q=1", "", "q=%2fx", "C=N;O=D", "C=S&O=A", "/../x", "F=2", "P=a*"]),
     ("tail", &["/", "//", "/info", "/info/more", "/info//more", "//info/", "%e9", "%c3%a9", "/.", "/..", "/../a.txt", "/../secret", ".", "%20", "%00", ";x=1", ":x", "~", ".txt", ".bak", "/*", "%5c", "%3f", "/%2e", "/index.html", "%2f", "%2Finfo", "%", "%zz", "?", "#x"]),
-    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Content-Type: text/plain", "TE: trailers", "X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: 10.0.0.1, 8.8.8.8", "X-Forwarded-For: 127.0.0.1", "X-Forwarded-For: x, "]),
+    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic YW5uOndyb25n", "Authorization: Basic em9lOnBhc3N3b3Jk", "Authorization: Basic !", "Authorization: Digest a", "Content-Type: text/plain", "TE: trailers", "X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: 10.0.0.1, 8.8.8.8", "X-Forwarded-For: 127.0.0.1", "X-Forwarded-For: x, "]),
 ];

@@ -195,7 +195,7 @@ impl Iterator for Lines<'_> {
         loop {
             let rest = self.rest.filter(|rest| !rest.is_empty());
             let Some(rest) = rest else {
-                return (!line.is_empty()).then(|| (self.number, Some(line)));
+                return (!line.is_empty()).then_some((self.number, Some(line)));
             };
             self.number += 1;
             let end = rest.iter().position(|byte| *byte == b'\n');
