@@ -9,6 +9,7 @@ mod command_line;
 mod configuration;
 mod dump;
 mod explain;
+mod htpasswd;
 mod httpd;
 mod lab;
 mod limits;
@@ -34,6 +35,8 @@ fn main() {
     let program = Path::new(&name).file_name().unwrap_or(&name).to_string_lossy();
     let status = match (&*program, words.first().map(String::as_str)) {
         ("httpd" | "apache2", _) => httpd::run(&program, &words),
+        ("htpasswd", _) => htpasswd::run(&words),
+        (_, Some("htpasswd")) => htpasswd::run(words.get(1..).unwrap_or_default()),
         (_, Some("serve" | "explain" | "limits" | "completions")) => own(&words),
         (_, Some(word)) if LAB.iter().any(|(name, _)| *name == word) => lab::run(&given),
         (_, Some("--version")) => {

@@ -51,6 +51,7 @@ modules! {
     mod access_compat;
     mod authn_core;
     mod authn_file;
+    mod authn_anon;
     mod auth_basic;
     mod authz_core;
     mod authz_host;

@@ -43,8 +43,6 @@ pub struct AuthnProvider {
     /// Whether it has the hashes of htdigest, which AuthDigestProvider and
     /// AuthBasicUseDigestAlgorithm need.
     pub has_realms: bool,
-    /// Why the provider is refused by name; none where it works.
-    pub refusal: Option<&'static str>,
 }
 
 /// A user and a password as a client sends them.
@@ -144,6 +142,23 @@ impl ActiveModules {
                 Some(AuthnSource { name: name.into(), provider: *provider, settings: None })
             }
             _ => None,
+        })
+    }
+
+    /// The same for a directive that names it.
+    ///
+    /// # Errors
+    /// Apache's message about a name that no active module provides, with the reason where no
+    /// module of this server does.
+    pub fn named_authn_source(&self, name: &str) -> Result<AuthnSource, String> {
+        let text = || format!("Unknown Authn provider: {name}");
+        self.authn_source(name).ok_or_else(|| match name {
+            "dbm" | "dbd" => format!(
+                "{}: this server reads passwords of text files alone (AuthUserFile); it has no \
+                 database drivers",
+                text()
+            ),
+            _ => text(),
         })
     }
 

@@ -28,6 +28,7 @@ pub mod procfs;
 pub mod random;
 pub mod resolve;
 pub mod resources;
+pub mod secret;
 pub mod signal;
 pub mod socket;
 pub mod waker;

@@ -33,12 +33,7 @@ pub const MODULE: Module = Module {
 
 fn provider(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = argument(call, 0);
-    let Some(source) = scope.global().active.authn_source(name) else {
-        return Err(format!("Unknown Authn provider: {name}"));
-    };
-    if let Some(reason) = source.provider.refusal {
-        return Err(reason.into());
-    }
+    let source = scope.global().active.named_authn_source(name)?;
     let providers = &mut scope.directory.auth_basic.providers;
     Arc::make_mut(providers.get_or_insert_default()).push(source);
     Ok(())

@@ -155,12 +155,7 @@ fn provider_alias(
     let walked = block.walk(scope, Contexts::DIRECTORY);
     let said = std::mem::replace(&mut scope.directory, outer);
     walked?;
-    let Some(base) = scope.global().active.authn_source(&name) else {
-        return Err(block.fault(format!("Unknown Authn provider: {name}")));
-    };
-    if let Some(reason) = base.provider.refusal {
-        return Err(block.fault(reason));
-    }
+    let base = scope.global().active.named_authn_source(&name).map_err(|it| block.fault(it))?;
     let settings = match (base.settings, said.is_said()) {
         (outer, false) => outer,
         (None, true) => Some(Arc::new(said.into_settings())),

@@ -32,12 +32,7 @@ pub const MODULE: Module = Module {
          of SHA-2 let nobody in. The error log names the line once each time the file changes.",
     ],
     directives: &[DIRECTIVES],
-    provides: &[Provided::Authn(AuthnProvider {
-        name: "file",
-        check,
-        has_realms: true,
-        refusal: None,
-    })],
+    provides: &[Provided::Authn(AuthnProvider { name: "file", check, has_realms: true })],
 };
 
 /// What a section says.
