@@ -29,7 +29,7 @@ struct Visit {
     replies: Vec<Reply>,
     /// The rules that WordPress wrote.
     htaccess: String,
-    /// The pages as a browser has built and drawn them.
+    /// The pages as a browser has built them.
     pages: Vec<String>,
     access_log: String,
 }
@@ -338,7 +338,7 @@ fn nonce(form: &Reply) -> String {
     form.between("name=\"_wpnonce\" value=\"", "\"").unwrap()
 }
 
-/// The page as a browser has built it, with the sizes of the pictures that it has drawn.
+/// The page as a browser has built it.
 fn browse(site: &PhpSite, target: &str) -> String {
     let profile = tempfile::tempdir().unwrap();
     let url = format!("http://127.0.0.1:{}{target}", site.port);
