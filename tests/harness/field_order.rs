@@ -1,5 +1,5 @@
-//! Compares the order of the fields of responses with apache2's, which people see who compare dumps.
-//! Wire scripts compare the values alone.
+//! Compares the order of the fields of responses with apache2's, for those who compare dumps. Wire
+//! scripts compare the values alone.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
