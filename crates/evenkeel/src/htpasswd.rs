@@ -1,5 +1,5 @@
-//! `evenkeel htpasswd`: writes and checks files of users, with the options of Apache's htpasswd. The
-//! file is written anew beside the old one and renamed, so that it is never there by halves.
+//! `evenkeel htpasswd`: writes and checks files of users, with the options of Apache's htpasswd.
+//! The file is written anew beside the old one and renamed, so that a reader never sees half of it.
 
 use crate::terminal;
 use evenkeel_modules::passwords::{PasswordFile, apr1, sha, to_base64, verify};
@@ -9,7 +9,8 @@ use std::io::{self, BufRead as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "Usage: htpasswd [-cimB25dpsDv] [-C cost] [-r rounds] passwordfile username\n       \
+const USAGE: &str = "\
+Usage: htpasswd [-cimB25dpsDv] [-C cost] [-r rounds] passwordfile username\n       \
 htpasswd -b[cmB25dpsDv] [-C cost] [-r rounds] passwordfile username password\n       \
 htpasswd -n[imB25dps] [-C cost] [-r rounds] username\n       \
 htpasswd -nb[mB25dps] [-C cost] [-r rounds] username password\n\
