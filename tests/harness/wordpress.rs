@@ -1,7 +1,12 @@
 //! WordPress as Debian packages it, with php-fpm and MariaDB: an editor installs it, logs in, sets
 //! permalinks, uploads a picture and posts, and a reader visits the site, first served by Debian's
 //! apache2 and then, from an empty database again, by Evenkeel on the same configuration.
-#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions beside the tests end a test as the tests do"
+)]
 
 use evenkeel_tests::php_site::PhpSite;
 use evenkeel_tests::server::{Kind, command};
@@ -268,7 +273,7 @@ impl Story<'_> {
             (
                 200,
                 "A picture of the harbour",
-                "/wp-json/wp/v2/posts?per_page=2&_fields=id,title,link",
+                "/wp-json/wp/v2/posts?per_page=3&_fields=id,title,link",
             ),
             (200, "picture of the harbour", "/wp-json/wp/v2/search?search=lighthouse"),
             (200, "\"namespaces\"", "/?rest_route=/"),

@@ -144,6 +144,14 @@ impl Missing {
             let mut names = first.split(';');
             return names.find_map(|name| self.refuse("filter", name, filter_modules(name)));
         }
+        if is("AuthType") {
+            let stems: &[&str] = match first.to_ascii_lowercase().as_str() {
+                "digest" => &["mod_auth_digest"],
+                "form" => &["mod_auth_form"],
+                _ => &[],
+            };
+            return self.refuse("kind of authentication", &first, stems);
+        }
         if is("Listen") && next_word(rest).0.eq_ignore_ascii_case("https") {
             return self.refuse("protocol", "https", &["mod_ssl"]);
         }
@@ -205,6 +213,8 @@ fn handler_modules(name: &str) -> &'static [&'static str] {
         "server-status" => &["mod_status"],
         "send-as-is" => &["mod_asis"],
         "imap-file" => &["mod_imagemap"],
+        "server-parsed" => &["mod_include"],
+        "dav-handler" => &["mod_dav"],
         "lua-script" => &["mod_lua"],
         "ldap-status" => &["util_ldap"],
         "balancer-manager" => &["mod_proxy_balancer"],
@@ -278,6 +288,10 @@ mod tests {
         assert!(is_use("AddHandler", "lua-script .lua", true));
         assert!(is_use("SetHandler", "\"Cgi-Script\"", true));
         assert!(is_use("ScriptAlias", "/cgi-bin/ /usr/lib/cgi-bin/", true));
+        assert!(
+            is_use("SetHandler", "server-parsed", true)
+                && is_use("SetHandler", "dav-handler", true)
+        );
         assert!(is_use("Listen", "443 https", true) && !is_use("Listen", "443", true));
         assert!(is_use("FilterProvider", "x INCLUDES true", true));
         assert!(is_use("<IfModule", "mod_lua.c>", false));

@@ -64,7 +64,7 @@ impl Content {
 
 /// Handlers that run programs, in lower case. The last one is a media type that mod_cgi takes for
 /// the name of its handler.
-const PROGRAMS: [&[u8]; 12] = [
+const PROGRAMS: [&[u8]; 13] = [
     b"cgi-script",
     b"fcgid-script",
     b"fastcgi-script",
@@ -76,6 +76,7 @@ const PROGRAMS: [&[u8]; 12] = [
     b"passenger-handler",
     b"lua-script",
     b"isapi-handler",
+    b"server-parsed",
     b"application/x-httpd-cgi",
 ];
 

@@ -254,7 +254,9 @@ pub(crate) fn below_document_root(request: &mut Request, server: &Server, path: 
 
 /// Whether a request is answered by [`show`].
 pub(crate) fn is_trace(request: &Request) -> bool {
-    request.resource.method == Method::Trace && &*request.resource.path != b"*"
+    request.resource.method == Method::Trace
+        && &*request.resource.path != b"*"
+        && request.resource.proxied.is_none()
 }
 
 /// The answer to TRACE, which takes the place of the section walk (Apache's hook map_to_storage).

@@ -621,6 +621,10 @@ mod tests {
         }
         for row in ROWS {
             let word = row.text.split(' ').next().unwrap();
+            // A row that is a noun shows as one of its texts.
+            if word.starts_with('$') {
+                continue;
+            }
             assert!(all.contains(word), "{word} never comes");
         }
         for (noun, _) in NOUNS {

@@ -523,7 +523,8 @@ mod tests {
         let plan = directory(&lines);
         let around = around(&plan);
         act_on_error(&mut request(), around, &mut response);
-        assert_eq!(shown(&response.always), "A=0|A=1");
+        // What Header adds stands before the fields of the answer, as in Apache.
+        assert_eq!(shown(&response.always), "A=1|A=0");
     }
 
     /// Each line would double what the line before has made.

@@ -151,9 +151,9 @@ pub fn script(
         request.notify(Notice::new("proxy_fcgi", Level::Error, 10414, text));
         return Err(Status::FORBIDDEN.into());
     }
-    let (mut path, mut path_info) = (proxied.path.clone(), request.resource.path_info.clone());
+    let (path, mut path_info) = (proxied.path.clone(), request.resource.path_info.clone());
     if let Some(rule) = request.resource.env.value("proxy-fcgi-pathinfo").map(<[u8]>::to_vec) {
-        split_path(&mut path, &mut path_info, &rule, request)?;
+        split_path(&path, &mut path_info, &rule, request)?;
     }
     let file = match may_be_fpm {
         true => [b"proxy:", &*proxied.target.url(&path)].concat(),
@@ -164,7 +164,7 @@ pub fn script(
 
 /// Splits the rest of a path off a script, as the variable proxy-fcgi-pathinfo says.
 fn split_path(
-    path: &mut Vec<u8>,
+    path: &[u8],
     path_info: &mut Vec<u8>,
     rule: &[u8],
     request: &mut Request,
@@ -176,7 +176,7 @@ fn split_path(
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     }
     if !is("first-dot") && !is("last-dot") {
-        path_info.clone_from(path);
+        *path_info = path.to_vec();
         if is("unescape") {
             *path_info = unescaped(path_info);
         }
@@ -192,7 +192,6 @@ fn split_path(
     });
     if let Some(slash) = slash {
         *path_info = unescaped(path.get(slash..).unwrap_or_default());
-        path.truncate(slash);
     }
     Ok(())
 }

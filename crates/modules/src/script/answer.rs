@@ -40,7 +40,9 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
             return Err(Status::INTERNAL_SERVER_ERROR.into());
         };
         response.status = status;
-        response.status_line = std::str::from_utf8(line).ok().map(Into::into);
+        // A number alone has the usual phrase.
+        let line = std::str::from_utf8(line).ok().filter(|line| line.trim().contains(' '));
+        response.status_line = line.map(Into::into);
     }
     response.body = body;
     response.is_own_body = true;
