@@ -124,7 +124,7 @@ impl Failure {
                 let line = quoted(line);
                 let text = format!("malformed header from script '{script}': Bad header: {line}");
                 let parsed = error(1070, "Error parsing script headers".into());
-                vec![Notice::own("proxy_fcgi", Level::Error, text), parsed]
+                vec![Notice::own("proxy_fcgi", Level::Error, text), parsed, dispatching("")]
             }
         }
     }

@@ -127,18 +127,30 @@ fn pass_inherit(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 
 fn error_override(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = argument(call, 0);
-    let said = match word.to_ascii_lowercase().as_str() {
-        "on" => ErrorOverride::On,
-        "off" => ErrorOverride::Off,
-        _ => {
+    let before = scope.directory.proxy.errors.take();
+    let said = match (word.to_ascii_lowercase().as_str(), before) {
+        ("on", Some(ErrorOverride::Statuses(statuses))) => ErrorOverride::Statuses(statuses),
+        ("on", _) => ErrorOverride::On,
+        ("off", _) => ErrorOverride::Off,
+        (_, None) => {
+            return Err("ProxyErrorOverride first parameter must be one of: off | on".into());
+        }
+        (_, Some(_)) if !word.starts_with(|first: char| first.is_ascii_digit()) => {
+            return Err("ProxyErrorOverride: status codes to intercept must be numeric".into());
+        }
+        (_, Some(ErrorOverride::Off)) => {
+            let text = "ProxyErrorOverride: status codes must follow a value of 'on'";
+            return Err(text.into());
+        }
+        (_, Some(before)) => {
             let status = word.parse().ok().filter(|status| (400..600).contains(status));
             let status = status.ok_or(
-                "this parameter should be On|Off or a list of error codes to override in the \
-                 range 400 to 599",
+                "ProxyErrorOverride: status codes to intercept must be valid HTTP Status Codes \
+                 >=400 && <600",
             )?;
-            let before = match scope.directory.proxy.errors.take() {
-                Some(ErrorOverride::Statuses(statuses)) => statuses.to_vec(),
-                _ => Vec::new(),
+            let before = match before {
+                ErrorOverride::Statuses(statuses) => statuses.to_vec(),
+                ErrorOverride::On | ErrorOverride::Off => Vec::new(),
             };
             ErrorOverride::Statuses([before, vec![status]].concat().into())
         }

@@ -35,6 +35,8 @@ pub const MODULE: Module = Module {
          with 200.",
         "A script whose head is malformed is answered with the page of 500. Apache sends 500 \
          without a page.",
+        "LimitRequestBody also bounds the body of a request that is passed on. Apache does not apply \
+         it there.",
         "proxy-fcgi-pathinfo=full is refused with 500.",
     ],
     directives: &[DIRECTIVES],
