@@ -241,7 +241,8 @@ fn over() -> &'static [&'static str] {
     }
 }
 
-fn as_user(program: &str) -> Command {
+/// The command for a program that runs as the ordinary user.
+pub fn as_user(program: &str) -> Command {
     match over().split_first() {
         Some((first, rest)) => {
             let mut command = command(Path::new(first), rest);
@@ -271,11 +272,11 @@ fn run(command: &mut Command, input: &str) -> Result<(), String> {
 
 /// A running program, in a process group that ends with this value.
 #[derive(Debug)]
-struct Program(Child);
+pub struct Program(Child);
 
 impl Program {
     /// Starts it and waits until its socket takes connections.
-    fn start(mut command: Command, log: &Path, socket: &Path) -> Result<Program, String> {
+    pub fn start(mut command: Command, log: &Path, socket: &Path) -> Result<Program, String> {
         let name = format!("{command:?}");
         let told = |error: io::Error| format!("{name}: {error}");
         let out = fs::File::create(log).map_err(told)?;
