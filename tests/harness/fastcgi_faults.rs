@@ -5,6 +5,8 @@
 
 use evenkeel_tests::house::{House, PATIENCE, wait_for};
 use evenkeel_tests::server::{Kind, Server};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::{AddressFamily, SocketType, connect, socket};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,6 +14,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// The types of FastCGI records (FastCGI specification, section 8).
@@ -68,8 +71,13 @@ fn read_request(stream: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Answers one request. An error is a server that has gone.
-fn answer(stream: &mut UnixStream, reports: &Sender<Report>) -> std::io::Result<()> {
+/// Answers one request. An error is a server that has gone. A page in two parts waits for `go_on`
+/// between them.
+fn answer(
+    stream: &mut UnixStream,
+    reports: &Sender<Report>,
+    go_on: &Mutex<Receiver<()>>,
+) -> std::io::Result<()> {
     let request = read_request(stream)?;
     let asks = |what: &str| request.windows(what.len()).any(|part| part == what.as_bytes());
     let _ = reports.send(Report::Asked);
@@ -79,6 +87,13 @@ fn answer(stream: &mut UnixStream, reports: &Sender<Report>) -> std::io::Result<
     } else if asks("/app/stream") {
         stream.write_all(&record(STDOUT, HEAD))?;
         while stream.write_all(&record(STDOUT, &[b'x'; 1000])).is_ok() {}
+        let _ = reports.send(Report::Closed);
+    } else if asks("/app/parts") {
+        stream.write_all(&[record(STDOUT, HEAD), record(STDOUT, b"first")].concat())?;
+        let _ = go_on.lock().unwrap().recv();
+        stream.write_all(&[record(STDOUT, &[b'x'; 60_000]), end()].concat())?;
+        // The server closes the connection when it has read the end.
+        let _ = stream.read(&mut [0; 1]);
         let _ = reports.send(Report::Closed);
     } else if asks("/app/garbage") {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
@@ -99,20 +114,23 @@ fn answer(stream: &mut UnixStream, reports: &Sender<Report>) -> std::io::Result<
 
 /// Starts the application, which lives as long as the test. A connection is closed when its answer
 /// was given.
-fn start_application(house: &House) -> Receiver<Report> {
+fn start_application(house: &House) -> (Receiver<Report>, Sender<()>) {
     let path = house.path("app.sock");
     let listener = UnixListener::bind(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     let (sender, receiver) = channel();
+    let (continues, go_on) = channel();
+    let go_on = Arc::new(Mutex::new(go_on));
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (mut stream, sender) = (stream.unwrap(), sender.clone());
+            let go_on = Arc::clone(&go_on);
             thread::spawn(move || {
-                let _ = answer(&mut stream, &sender);
+                let _ = answer(&mut stream, &sender, &go_on);
             });
         }
     });
-    receiver
+    (receiver, continues)
 }
 
 fn lay_out(more: &str) -> House {
@@ -124,8 +142,19 @@ fn lay_out(more: &str) -> House {
     house
 }
 
+/// A client whose kernel accepts a few KiB that the client does not read.
+fn connect_with_small_window(house: &House) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    set_socket_recv_buffer_size(&socket, 4096).unwrap();
+    connect(&socket, &house.address).unwrap();
+    socket.into()
+}
+
 fn ask(house: &House, path: &str) -> TcpStream {
-    let mut client = TcpStream::connect(house.address).unwrap();
+    ask_by(TcpStream::connect(house.address).unwrap(), path)
+}
+
+fn ask_by(mut client: TcpStream, path: &str) -> TcpStream {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     client.write_all(request.as_bytes()).unwrap();
@@ -190,7 +219,7 @@ fn half_a_head_is_an_error() {
 #[test]
 fn the_application_is_released_when_the_client_leaves() {
     let mut house = lay_out("");
-    let reports = start_application(&house);
+    let (reports, _go_on) = start_application(&house);
     house.start(&[]).unwrap();
     let mut client = ask(&house, "/app/stream");
     client.read_exact(&mut [0; 4096]).unwrap();
@@ -207,7 +236,7 @@ fn files_are_served_while_an_application_hangs() {
     let more = "ProxyTimeout 600\nStartServers 1\nServerLimit 2\nThreadsPerChild 8\n\
         MinSpareThreads 8\nMaxSpareThreads 16\nMaxRequestWorkers 16\n";
     let mut house = lay_out(more);
-    let reports = start_application(&house);
+    let (reports, _go_on) = start_application(&house);
     house.start(&[]).unwrap();
     let clients: Vec<TcpStream> = (0..2 * WORKERS).map(|_| ask(&house, "/app/hang")).collect();
     assert_eq!(reports.recv_timeout(PATIENCE), Ok(Report::Asked));
@@ -216,5 +245,30 @@ fn files_are_served_while_an_application_hangs() {
     }
     drop(clients);
     wait_for("the end of a request", || reports.try_iter().any(|it| it == Report::Closed)).unwrap();
+    house.stop().unwrap();
+}
+
+/// A client that does not read its response leaves the place at the application to others as soon
+/// as the application has ended the response.
+#[test]
+fn a_client_that_does_not_read_holds_no_place() {
+    // More clients than the server has places at the application.
+    const CLIENTS: usize = 24;
+    let more = "ProxyTimeout 600\nStartServers 1\nServerLimit 1\nThreadsPerChild 8\n\
+        MinSpareThreads 8\nMaxSpareThreads 8\nMaxRequestWorkers 8\nSendBufferSize 4096\n";
+    let mut house = lay_out(more);
+    let (reports, go_on) = start_application(&house);
+    house.start(&[]).unwrap();
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let mut client = ask_by(connect_with_small_window(&house), "/app/parts");
+        // The response has begun, and is a stream: the application has not ended it.
+        client.read_exact(&mut [0; 1]).unwrap();
+        assert_eq!(reports.recv_timeout(PATIENCE), Ok(Report::Asked), "client {number}");
+        go_on.send(()).unwrap();
+        assert_eq!(reports.recv_timeout(PATIENCE), Ok(Report::Closed), "client {number}");
+        clients.push(client);
+    }
+    drop(clients);
     house.stop().unwrap();
 }

@@ -1,6 +1,6 @@
-//! Checks the rule about modules that a configuration loads and the server lacks: what uses such a
-//! module is refused with file and line, what does not use it starts, and no file of a program is
-//! sent. The tests use modules that the server does not have (lua, dbd, dialup), and
+//! Checks the rule about missing modules, which a configuration loads and the server lacks: a use of
+//! one is refused with file and line, a configuration without a use starts, and the source of a
+//! program is never sent. The tests use modules that the server does not have (lua, dbd, dialup), and
 //! EVENKEEL_WITHOUT, which takes a module away from a debug build.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
@@ -12,7 +12,7 @@ use std::net::TcpStream;
 
 const LUA: &str = "LoadModule lua_module modules/mod_lua.so\n";
 
-/// What `-t` says about the text, and whether it accepts the configuration.
+/// Runs `-t`. Returns whether it accepts the configuration, and its messages.
 fn check(text: &str, without: &str) -> (bool, String) {
     let house = House::lay_out("LoadModule mime_module modules/mod_mime.so\n").unwrap();
     fs::write(house.path("mime.types"), "text/html html\n").unwrap();
@@ -67,11 +67,11 @@ fn a_missing_module_that_nothing_uses_is_named_in_one_warning() {
         "{LUA}{more}<IfModule mod_lua.c>\n# a comment\n<IfDefine NO>\nTimeout 9\n</IfDefine>\n\
          </IfModule>\n<IfModule !mod_lua.c>\nTimeout 9\nNonsense\n</IfModule>\n"
     ));
-    let want = "nothing in the configuration uses them: mod_lua.c, mod_dbd.c, mod_dialup.c\n";
+    let want = "nothing in the configuration needs them: mod_lua.c, mod_dbd.c, mod_dialup.c\n";
     assert_eq!(said.matches(want).count(), 1, "{said}");
 }
 
-/// What is not loaded is not there, as in Apache.
+/// Conditions about a module that no LoadModule line names are false, as in Apache.
 #[test]
 fn a_module_that_is_not_loaded_is_skipped() {
     accepted(
@@ -93,13 +93,13 @@ fn what_switches_off_is_a_warning_with_file_and_line() {
     }
 }
 
-/// A module that this server has is treated alike where a build lacks it.
+/// EVENKEEL_WITHOUT makes a module of this server a missing one.
 #[test]
 fn a_module_that_is_taken_away_is_missing() {
     let text = "LoadModule headers_module m.so\n<IfModule mod_headers.c>\nTimeout 9\n</IfModule>\n";
     assert!(check(text, "").0);
     let (is_accepted, said) = check(text, "mod_headers.c");
-    assert!(!is_accepted && said.contains("presuppose mod_headers, a module"), "{said}");
+    assert!(!is_accepted && said.contains("depend on mod_headers, a module"), "{said}");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn get(house: &House, path: &str) -> (u16, String) {
     (answer.get(9..12).unwrap().parse().unwrap(), answer)
 }
 
-/// A use in an .htaccess file is an error of its requests, whatever AllowOverride excuses.
+/// A use in an .htaccess file is a 500, also under `AllowOverride Nonfatal=`.
 #[test]
 fn a_use_in_htaccess_is_answered_with_500() {
     let more = format!(

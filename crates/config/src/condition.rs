@@ -1,8 +1,8 @@
 //! The conditions that act while the text is read: IfModule, IfDefine, IfFile, IfDirective,
 //! IfSection, IfVersion. If a condition holds, the nodes within it are added to the tree; otherwise
-//! its text is skipped, and only its sections must be closed. A module that is loaded and that the
-//! server lacks counts as there. If such a condition contains anything, it becomes a node of its
-//! own, which applying the tree refuses.
+//! its text is skipped, and only its sections must be closed. A missing module ([`crate::Missing`])
+//! counts as loaded. If a condition about it contains directives of other modules, the condition
+//! becomes a node of the tree, and `apply` refuses that node.
 
 use crate::keyword::{self, Keyword, Reserved};
 use crate::node::Node;
@@ -38,16 +38,22 @@ impl Reader<'_> {
             self.skip(name, source)?;
             return Ok(Vec::new());
         }
+        if !is_missing {
+            return self.contents(name, source);
+        }
         let (position, acts) = (source.position(), self.acts);
-        let contents = self.contents(name, source)?;
-        if !is_missing || self.acts == acts {
+        self.missing_depth += 1;
+        let contents = self.contents(name, source);
+        self.missing_depth -= 1;
+        let contents = contents?;
+        if self.acts == acts {
             return Ok(contents);
         }
         let (name, arguments) = (name.into(), format!("{word}>").into());
         Ok(vec![Node { name, arguments, position, section: Some(contents) }])
     }
 
-    /// Whether a condition is about a module that is loaded and that the server lacks.
+    /// Whether a condition is about a missing module.
     fn is_missing(&self, keyword: Keyword, word: &str) -> bool {
         let known = self.terms.known();
         match keyword {

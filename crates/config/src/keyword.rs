@@ -48,7 +48,7 @@ pub(crate) enum Keyword {
 }
 
 impl Keyword {
-    /// Whether it only selects which lines are read, so that these alone have an effect.
+    /// Whether it only selects which lines are read, and has no effect of its own.
     pub(crate) fn only_selects(self) -> bool {
         matches!(
             self,

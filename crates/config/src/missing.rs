@@ -1,18 +1,19 @@
-//! The modules of Apache that a configuration loads and this server lacks, and what of a
-//! configuration uses them. A use is refused, because what the module protects would stand open. A
-//! module that is loaded and not used does no harm: stock configurations load dozens of those.
+//! Missing modules: the modules of Apache that a configuration loads and this server lacks. A
+//! directive or condition that uses a missing module is refused, because resources that the module
+//! protects would be open. A missing module that nothing uses is harmless: stock configurations load
+//! dozens of those.
 
 use crate::known::{self, Standard, standard_module};
 use crate::node::Node;
 use crate::words::next_word;
 
-/// The modules that the server lacks, as far as a configuration has them.
+/// The missing modules of a configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Missing {
     /// The modules that LoadModule lines name.
     loaded: Vec<Standard>,
-    /// The source files of the modules that the server has, if no LoadModule line says which
-    /// modules are loaded. All others are then taken for loaded.
+    /// The source files of the modules that the server has, if the configuration has no LoadModule
+    /// line. All other modules of Apache then count as loaded.
     presumed_but: Option<Vec<&'static str>>,
 }
 
@@ -84,7 +85,7 @@ impl Missing {
         })
     }
 
-    /// Whether a node is part of an `<IfModule>` for its own sake, and not because of the module.
+    /// Whether a directive in an `<IfModule>` of a missing module acts without that module.
     pub(crate) fn is_act(&self, name: &str, arguments: &str) -> bool {
         let is = |listed: &str| name.eq_ignore_ascii_case(listed);
         let is_brotli = (is("AddOutputFilterByType") || is("SetOutputFilter"))
@@ -109,7 +110,7 @@ impl Missing {
             })?;
             let lacking = lacking(&module);
             return Some(Finding::Use(format!(
-                "{name} {argument}> contains directives that presuppose {lacking}"
+                "{name} {argument}> contains directives that depend on {lacking}"
             )));
         }
         let module = self.of_directive(&node.name)?;
@@ -125,40 +126,33 @@ impl Missing {
         })
     }
 
-    /// The refusal of a directive that names something of a missing module: a handler, a filter, a
-    /// protocol.
+    /// The refusal of a directive that names a handler, a filter, a protocol or a kind of
+    /// authentication of a missing module.
     fn named_by(&self, node: &Node) -> Option<String> {
-        let is = |listed: &str| node.name.eq_ignore_ascii_case(listed);
+        let names =
+            NAMES.iter().find(|(directive, _)| node.name.eq_ignore_ascii_case(directive))?.1;
         let (first, rest) = next_word(&node.arguments);
-        if is("SetHandler") || is("AddHandler") {
-            return self.refuse("handler", &first, handler_modules(&first));
+        match names {
+            Names::Handler => self.refuse("handler", &first, handler_modules(&first)),
+            Names::Cgi => self.refuse("handler", "cgi-script", handler_modules("cgi-script")),
+            Names::Filters => {
+                first.split(';').find_map(|name| self.refuse("filter", name, filter_modules(name)))
+            }
+            Names::SecondFilter => {
+                let (provider, _) = next_word(rest);
+                self.refuse("filter", &provider, filter_modules(&provider))
+            }
+            Names::AuthType => {
+                self.refuse("kind of authentication", &first, auth_type_modules(&first))
+            }
+            Names::Protocol if next_word(rest).0.eq_ignore_ascii_case("https") => {
+                self.refuse("protocol", "https", &["mod_ssl"])
+            }
+            Names::Protocol => None,
         }
-        if is("ScriptAlias") || is("ScriptAliasMatch") {
-            return self.refuse("handler", "cgi-script", handler_modules("cgi-script"));
-        }
-        if is("FilterProvider") {
-            let (provider, _) = next_word(rest);
-            return self.refuse("filter", &provider, filter_modules(&provider));
-        }
-        if FILTER_LISTS.iter().any(|listed| is(listed)) {
-            let mut names = first.split(';');
-            return names.find_map(|name| self.refuse("filter", name, filter_modules(name)));
-        }
-        if is("AuthType") {
-            let stems: &[&str] = match first.to_ascii_lowercase().as_str() {
-                "digest" => &["mod_auth_digest"],
-                "form" => &["mod_auth_form"],
-                _ => &[],
-            };
-            return self.refuse("kind of authentication", &first, stems);
-        }
-        if is("Listen") && next_word(rest).0.eq_ignore_ascii_case("https") {
-            return self.refuse("protocol", "https", &["mod_ssl"]);
-        }
-        None
     }
 
-    /// The refusal of a `name` that only these modules have, if all that are loaded are missing.
+    /// The refusal of a `name` that these modules implement, if one of them is missing.
     fn refuse(&self, kind: &str, name: &str, stems: &[&str]) -> Option<String> {
         let of = |stem: &&str| self.loaded.iter().find(|it| it.file == format!("{stem}.c"));
         let module = stems.iter().find_map(of)?;
@@ -166,7 +160,7 @@ impl Missing {
     }
 }
 
-/// What a refusal says about a module, behind a preposition.
+/// The end of a refusal, which names the missing module.
 fn lacking(module: &Standard) -> String {
     let stem = module.file.strip_suffix(".c").unwrap_or(&module.file);
     format!("{stem}, a module that this server does not have")
@@ -196,16 +190,49 @@ fn is_harmless(node: &Node) -> bool {
     }
 }
 
-/// The directives whose first argument is a list of filters.
-const FILTER_LISTS: [&str; 5] = [
-    "SetOutputFilter",
-    "AddOutputFilter",
-    "AddOutputFilterByType",
-    "SetInputFilter",
-    "AddInputFilter",
+/// What the arguments of a directive name.
+#[derive(Clone, Copy)]
+enum Names {
+    /// The first argument is a handler.
+    Handler,
+    /// The directive sets the handler cgi-script.
+    Cgi,
+    /// The first argument is a list of filters.
+    Filters,
+    /// The second argument is a filter.
+    SecondFilter,
+    /// The first argument is an AuthType.
+    AuthType,
+    /// The second argument is a protocol.
+    Protocol,
+}
+
+/// The directives whose arguments can name something of another module.
+const NAMES: [(&str, Names); 12] = [
+    ("SetHandler", Names::Handler),
+    ("AddHandler", Names::Handler),
+    ("ScriptAlias", Names::Cgi),
+    ("ScriptAliasMatch", Names::Cgi),
+    ("SetOutputFilter", Names::Filters),
+    ("AddOutputFilter", Names::Filters),
+    ("AddOutputFilterByType", Names::Filters),
+    ("SetInputFilter", Names::Filters),
+    ("AddInputFilter", Names::Filters),
+    ("FilterProvider", Names::SecondFilter),
+    ("AuthType", Names::AuthType),
+    ("Listen", Names::Protocol),
 ];
 
-/// The modules that answer for a handler (Apache's hook handler).
+/// The modules that implement an AuthType (their hook check_user_id).
+fn auth_type_modules(name: &str) -> &'static [&'static str] {
+    match name.to_ascii_lowercase().as_str() {
+        "digest" => &["mod_auth_digest"],
+        "form" => &["mod_auth_form"],
+        _ => &[],
+    }
+}
+
+/// The modules that implement a handler (Apache's hook handler).
 fn handler_modules(name: &str) -> &'static [&'static str] {
     match name.to_ascii_lowercase().as_str() {
         "cgi-script" => &["mod_cgid", "mod_cgi"],

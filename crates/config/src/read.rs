@@ -97,8 +97,8 @@ pub struct Tree {
     pub server_root: String,
     /// DefaultRuntimeDir, absolute; None if it is not set.
     pub runtime_dir: Option<String>,
-    /// The LoadModule lines that are refused. The text behind them was read all the same, so that
-    /// an administrator learns of all of them at once.
+    /// The faults of LoadModule lines. Reading continues after them, so that an administrator sees
+    /// all of them at once.
     pub refused: Faults,
 }
 
@@ -255,7 +255,9 @@ pub(crate) struct Reader<'a> {
     pub(crate) blame: Option<Position>,
     /// The Include directives that led to the current file, outermost first.
     pub(crate) trail: Vec<Position>,
-    /// How many lines had an effect that is not due to a missing module ([`crate::Missing`]).
+    /// The number of open conditions about missing modules ([`crate::Missing`]).
+    pub(crate) missing_depth: usize,
+    /// The number of lines in such conditions that act without the missing module.
     pub(crate) acts: u64,
     runtime_dir: Option<String>,
     refused: Faults,
@@ -277,6 +279,7 @@ impl<'a> Reader<'a> {
             macros: Macros::default(),
             blame: None,
             trail: Vec::new(),
+            missing_depth: 0,
             acts: 0,
             runtime_dir: None,
             refused: Faults::default(),
@@ -441,15 +444,17 @@ impl<'a> Reader<'a> {
         }
         if let Some(reserved) = self.reserved(&name) {
             self.blame = Some(position);
-            self.acts += u64::from(!reserved.keyword.only_selects());
+            self.acts += u64::from(self.missing_depth > 0 && !reserved.keyword.only_selects());
             for node in self.execute(reserved, arguments, source)? {
                 frame.push(node);
             }
         } else if closing && name.starts_with('<') {
             self.close(&name, position, frame)?;
         } else {
-            let is_act = self.terms.known().missing().is_act(&name, arguments);
-            self.acts += u64::from(is_act);
+            if self.missing_depth > 0 {
+                let is_act = self.terms.known().missing().is_act(&name, arguments);
+                self.acts += u64::from(is_act);
+            }
             let section = name.starts_with('<').then(Vec::new);
             let (name, arguments) = (name.into_boxed_str(), arguments.into());
             let node = Node { name, arguments, position, section };

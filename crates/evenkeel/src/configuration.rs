@@ -88,8 +88,8 @@ impl Choice {
     /// Reads and applies the configuration.
     ///
     /// # Errors
-    /// The faults, each with its file and line. A fault in the structure of the text hides those
-    /// that applying it would find.
+    /// The faults, each with its file and line. After a fault in the structure of the text, the
+    /// directives are not applied, so that their faults are not found.
     pub fn read(&self) -> Result<Configuration, Box<Refused>> {
         let (mut notices, mut includes) = (Vec::new(), Vec::new());
         let (tree, modules) = self.read_text(&mut notices, &mut includes);
@@ -198,8 +198,8 @@ impl Choice {
     }
 }
 
-/// The modules that this server has. A debug build lacks those that EVENKEEL_WITHOUT names by their
-/// source files, so that tests can see what a configuration does without them.
+/// The modules that this server has. In a debug build, the environment variable EVENKEEL_WITHOUT
+/// lists source files of modules to leave out, so that tests can make any module a missing one.
 fn offers() -> Vec<Offer> {
     let mut offers = OFFERS.to_vec();
     if cfg!(debug_assertions)
@@ -210,12 +210,12 @@ fn offers() -> Vec<Offer> {
     offers
 }
 
-/// The warning about modules that are loaded, missing and unused.
+/// The warning about missing modules that nothing in the configuration needs.
 fn unused(missing: &Missing) -> Option<Notice> {
     let names: Vec<&str> = missing.loaded().iter().map(|module| &*module.file).collect();
     let text = format!(
         "LoadModule names modules that this server does not have, and nothing in the \
-         configuration uses them: {}",
+         configuration needs them: {}",
         names.join(", ")
     );
     (!names.is_empty()).then(|| Notice { number: None, ..Notice::warn("so", 0, text) })

@@ -221,8 +221,8 @@ async fn find_home(
     if let Some(known) = pipeline.homes.known(&user, now_us) {
         return known;
     }
-    pipeline.before_wait(request, plan).await;
-    pipeline.homes.look_up(&pipeline.blocking_pool, user, now_us).await
+    let may_wait = pipeline.before_wait(request, plan).await;
+    pipeline.homes.look_up(&may_wait, &pipeline.blocking_pool, user, now_us).await
 }
 
 /// Refuses a name that is too long for the kernel, whatever part of it a file may have (core.c:

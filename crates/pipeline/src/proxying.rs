@@ -5,23 +5,25 @@ use crate::body;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{
-    Answer, BodyLength, Level, Notice, Proxied, Request, Response, Status, quoted,
+    Answer, BodyLength, Level, MayWait, Notice, Proxied, Request, Response, Status, Variables,
+    quoted,
 };
 use evenkeel_modules::script::{self, Output, Program};
 use evenkeel_modules::{proxy, proxy_fcgi};
-use evenkeel_upstream::{Ask, Failure, FailureKind, NoPlace, Patience, Place, Spool, SpoolError};
+use evenkeel_upstream::{
+    Ask, Failure, FailureKind, NoPlace, Patience, Place, Spool, SpoolError, exchange,
+};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the body of a request waits for its application if it does not fit into memory.
+/// The folder of spooled request bodies.
 const SPOOL_FOLDER: &str = "/var/tmp";
 
-/// The target that the handler of a request names; none for other requests.
+/// Returns the target that the handler of a request names, and `None` if the handler is no proxy.
 ///
 /// # Errors
-/// 500 where the handler names a target that cannot be one.
+/// 500 if the target is malformed or has another scheme than fcgi.
 pub(crate) fn target(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -35,7 +37,7 @@ pub(crate) fn target(
 /// Passes a request on and returns the response of its application.
 ///
 /// # Errors
-/// The status of a request that cannot be passed on, or that the application does not answer.
+/// The body cannot be spooled, no place is free in time, or the exchange fails.
 pub(crate) async fn pass_on(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -53,30 +55,24 @@ pub(crate) async fn pass_on(
         }
         None => Spool::default(),
     };
-    let patience = patience(pipeline, request, &proxied);
-    let place = enter(pipeline, request, &proxied, patience.silence).await?;
+    let worker = proxy::worker_of(&pipeline.site.server(request.server).settings.proxy, &proxied);
+    let patience = patience(pipeline, request, worker);
+    let place = enter(pipeline, request, &proxied, patience.silence, &may_wait).await?;
     let body_length = (length != BodyLength::None).then(|| body.length());
-    let variables = variables(pipeline, request, plan, &proxied, &script, body_length)?;
+    let mut variables = variables(pipeline, request, plan, &proxied, &script, body_length);
+    // A target without parameters has no connections that are kept (proxy_util.c:
+    // ap_proxy_pre_request).
+    if worker.is_none() {
+        variables.set("proxy-nokeepalive", "1");
+    }
+    let core = pipeline.site.server(request.server).core(plan);
+    let variables = proxy_fcgi::fix_variables(request, variables, &plan.proxy_fcgi, core)?;
     let (target, file) = (proxied.target, script.file);
-    let variables = variables.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
-    let ask = Ask {
-        target: (*target).clone(),
-        variables: variables.collect(),
-        body,
-        patience,
-        script: file.clone(),
-    };
+    let ask = Ask { target, variables, body, patience, script: file.clone(), place };
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let (departure, mut notices) = (Rc::clone(&request.departure), Vec::new());
-    let asked = evenkeel_upstream::exchange(
-        ask,
-        &pipeline.blocking_pool,
-        &departure,
-        &mut notices,
-        &late,
-        place,
-    );
-    let asked = asked.await;
+    let pool = &pipeline.blocking_pool;
+    let asked = exchange(&may_wait, ask, pool, &departure, &mut notices, &late).await;
     notices.into_iter().for_each(|notice| request.notify(notice));
     let answered = match asked {
         Ok(answered) => answered,
@@ -97,14 +93,15 @@ async fn enter(
     request: &mut Request,
     proxied: &Proxied,
     patience: Duration,
+    may_wait: &MayWait,
 ) -> Result<Place, Answer> {
-    let departure = Rc::clone(&request.departure);
-    let entered = pipeline.places.enter(&proxied.target.address, patience, &departure).await;
-    entered.map_err(|why| {
+    let (departure, address) = (Rc::clone(&request.departure), &proxied.target.address);
+    let entered = pipeline.places.enter(may_wait, address, patience, &departure);
+    entered.await.map_err(|why| {
         if why == NoPlace::Late {
             let text = format!(
-                "no place at {} was free within {} s: so many requests wait for it that others \
-                 keep their share of the workers",
+                "no place at {} became free within {} s: it has three quarters of the workers \
+                 already",
                 proxied.target,
                 patience.as_secs()
             );
@@ -114,26 +111,24 @@ async fn enter(
     })
 }
 
-/// How long the application is waited for: its own timeout, ProxyTimeout, or Timeout.
-fn patience(pipeline: &Pipeline, request: &Request, proxied: &Proxied) -> Patience {
+/// The timeouts of an exchange: those of the worker, ProxyTimeout, or Timeout.
+fn patience(pipeline: &Pipeline, request: &Request, worker: Option<&proxy::Worker>) -> Patience {
     let server = pipeline.site.server(request.server);
-    let rules = &server.settings.proxy;
-    let worker = proxy::worker_of(rules, proxied);
-    let silence = worker.and_then(|worker| worker.timeout).or(rules.timeout);
+    let silence = worker.and_then(|worker| worker.timeout).or(server.settings.proxy.timeout);
     let silence = silence.unwrap_or_else(|| server.timeout());
     let connect = worker.and_then(|worker| worker.connection_timeout).unwrap_or(silence);
     Patience { connect, silence }
 }
 
-/// What the application is told of the request.
+/// The variables of a request, before ProxyFCGISetEnvIf changes them.
 fn variables(
     pipeline: &Pipeline,
-    request: &mut Request,
+    request: &Request,
     plan: &Plan,
     proxied: &Proxied,
     script: &proxy_fcgi::Script,
     body_length: Option<u64>,
-) -> Result<evenkeel_message::Variables, Answer> {
+) -> Variables {
     let server = pipeline.site.server(request.server);
     let core = server.core(plan);
     let signature = pipeline.site.signature(request, plan);
@@ -148,18 +143,13 @@ fn variables(
         software: &pipeline.site.identity.banner,
     };
     let mut variables = script::variables(request, core, &program);
-    // A target without parameters has no connections that are kept (proxy_util.c:
-    // ap_proxy_pre_request).
-    if proxy::worker_of(&server.settings.proxy, proxied).is_none() {
-        variables.set("proxy-nokeepalive", "1");
-    }
     if proxied.without_query {
         variables.set("QUERY_STRING", "");
     }
-    proxy_fcgi::fix_variables(request, variables, &plan.proxy_fcgi, core)
+    variables
 }
 
-/// The answer where the application has given none.
+/// Logs the failure of an exchange, and returns the answer to the client.
 fn refuse(request: &mut Request, failure: &Failure, script: &[u8]) -> Answer {
     for notice in failure.notices(script) {
         request.notify(notice);
@@ -171,27 +161,28 @@ fn refuse(request: &mut Request, failure: &Failure, script: &[u8]) -> Answer {
     Answer::from(failure.status())
 }
 
-/// The answer where the body of the request could not be read or kept.
+/// Logs why a body could not be spooled, and returns the answer to the client.
 fn refuse_body(request: &mut Request, error: SpoolError) -> Answer {
     match error {
         SpoolError::Client(error) => body::refuse(request, &error).into(),
         SpoolError::System(error) => {
-            let text = format!("the body of the request cannot be kept in {SPOOL_FOLDER}: {error}");
+            let text =
+                format!("the body of the request cannot be spooled to {SPOOL_FOLDER}: {error}");
             request.notify(Notice::own("proxy_fcgi", Level::Error, text));
             Status::SERVICE_UNAVAILABLE.into()
         }
     }
 }
 
-/// The rules of ProxyPass for the path of a request. A request that one of them holds for has no
-/// file.
+/// Applies the rules of ProxyPass to the path of a request. Returns whether a rule matches; such a
+/// request has a target in place of a file.
 ///
 /// # Errors
-/// 500 where a pattern cannot be matched.
+/// 500 if a pattern exceeds the bounds of a match.
 pub(crate) fn translate(
     pipeline: &Pipeline,
     request: &mut Request,
-    plan: &Arc<Plan>,
+    plan: &Plan,
 ) -> Result<bool, Answer> {
     if !pipeline.site.passes_on {
         return Ok(false);

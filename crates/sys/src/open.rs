@@ -265,6 +265,22 @@ fn fill(
     Ok(filled)
 }
 
+/// The space of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// The space that an ordinary user may still fill.
+    pub free: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// The space of the file system of an open file. Errors are fstatvfs(3)'s.
+pub fn space_of(file: impl AsFd) -> io::Result<Space> {
+    let found = rustix::fs::fstatvfs(file)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Ok(Space { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
+}
+
 /// A new file in a folder that has no name and goes away with its last descriptor. Errors are
 /// open(2)'s; `NotADirectory` and others also where the file system has no such files.
 pub fn nameless(folder: &std::path::Path) -> io::Result<OwnedFd> {

@@ -1,5 +1,5 @@
-//! Connections to an application: resolving its name, trying its addresses in order, and waiting
-//! for a Unix socket whose queue is full.
+//! Connects to an application: resolves its host name, tries the addresses in order, and retries a
+//! Unix socket whose backlog is full.
 
 use crate::failure::FailureKind;
 use evenkeel_message::Address;
@@ -14,22 +14,23 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long a Unix socket with a full queue is left alone.
+/// The time between two attempts to connect to a Unix socket whose backlog is full.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// How long an application is waited for.
+/// The timeouts of an exchange with an application.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For a connection.
+    /// The time in which the connection must be established.
     pub connect: Duration,
-    /// For progress.
+    /// The time in which the application must send or accept something.
     pub silence: Duration,
 }
 
-/// Connects. Addresses are tried in order, and what refuses in the end is told of.
+/// Connects to an application. The addresses of a host are tried in order.
 ///
 /// # Errors
-/// Why there is no connection.
+/// The host has no address, no address accepts, or the time is over. The error is that of the last
+/// address.
 pub(crate) async fn connect(
     address: &Address,
     patience: Duration,
@@ -61,7 +62,8 @@ async fn connect_any(
     Err(last.map_or(FailureKind::Unresolved, FailureKind::Unreachable))
 }
 
-/// The addresses of a host; none where it has none. The system's resolver blocks.
+/// Returns the addresses of a host, and `None` if it has none. The resolver of the system blocks, so
+/// it runs in the blocking pool.
 async fn resolve(host: &str, blocking_pool: &BlockingPool) -> Option<Vec<IpAddr>> {
     if let Ok(address) = host.parse() {
         return Some(vec![address]);
@@ -74,7 +76,7 @@ async fn resolve(host: &str, blocking_pool: &BlockingPool) -> Option<Vec<IpAddr>
 async fn connect_to(remote: &Remote) -> io::Result<WatchedSocket> {
     let socket = loop {
         match begin(remote, &Local::default()) {
-            // The queue of a Unix socket is full.
+            // The backlog of a Unix socket is full.
             Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(AGAIN).await,
             begun => break begun?,
         }

@@ -1,17 +1,17 @@
-//! What can go wrong between this server and an application, with the status that the client gets
-//! and what the administrator is told of it.
+//! The failures of an exchange with an application. Each kind has its status and its lines in the
+//! error log here, and nowhere else.
 
-use evenkeel_message::{Address, Target};
-use evenkeel_message::{Level, Notice, Status, quoted};
+use evenkeel_message::{Address, Level, Notice, Status, Target, quoted};
 use evenkeel_proto::fastcgi::Fault;
 use std::io;
+use std::sync::Arc;
 
-/// What went wrong.
+/// The kind of a failure.
 #[derive(Debug)]
 pub enum FailureKind {
-    /// The host has no address.
+    /// The host name has no address.
     Unresolved,
-    /// No connection was made.
+    /// The connection to the application failed.
     Unreachable(io::Error),
     /// The request could not be sent.
     Unsent(io::Error),
@@ -19,30 +19,30 @@ pub enum FailureKind {
     Silent,
     /// The connection ended before the response did.
     Ended(io::Error),
-    /// The application sent something else than FastCGI.
+    /// The application sent bytes that are no FastCGI records.
     Garbage(Fault),
-    /// The application ended the request before the head of its response was complete; whether it
-    /// had sent anything.
+    /// The application ended the response before its head was complete. The value tells whether
+    /// it had sent a part of the head.
     HalfHead(bool),
-    /// The head of the response has a line without a colon.
+    /// The head of the response has this line, which has no colon.
     NoColon(Vec<u8>),
-    /// The head of the response is larger than it may be.
+    /// The head of the response exceeds [`evenkeel_proto::script::MOST_HEAD`].
     LargeHead,
-    /// The client has gone.
+    /// The client has disconnected.
     ClientGone,
 }
 
 /// A failure of an exchange with an application.
 #[derive(Debug)]
 pub struct Failure {
-    /// What went wrong.
+    /// The kind.
     pub kind: FailureKind,
     /// The application.
-    pub target: Target,
+    pub target: Arc<Target>,
 }
 
 impl Failure {
-    /// The status that the client gets.
+    /// The status of the response to the client.
     #[must_use]
     pub fn status(&self) -> Status {
         match self.kind {
@@ -55,8 +55,8 @@ impl Failure {
         }
     }
 
-    /// What the administrator is told; `script` is the name of the program. Numbers and texts are
-    /// those of proxy_util.c, mod_proxy_fcgi.c and util_script.c.
+    /// The lines for the error log. `script` is the name of the script. Numbers and texts are those
+    /// of proxy_util.c, mod_proxy_fcgi.c and util_script.c.
     #[must_use]
     pub fn notices(&self, script: &[u8]) -> Vec<Notice> {
         let error = |number, text: String| Notice::new("proxy_fcgi", Level::Error, number, text);
@@ -72,7 +72,7 @@ impl Failure {
                 vec![Notice::new("proxy", Level::Error, 898, text)]
             }
             FailureKind::Unreachable(cause) => {
-                let Target { host, port, .. } = &self.target;
+                let Target { host, port, .. } = &*self.target;
                 let attempt = match &self.target.address {
                     Address::Unix(path) => {
                         let path = path.display();
@@ -83,8 +83,9 @@ impl Failure {
                         Notice::new("proxy", Level::Error, 2454, text)
                     }
                     Address::Internet { host, port } => {
-                        let text =
-                            format!("FCGI: attempt to connect to {host}:{port} ({host}) failed");
+                        let text = format!(
+                            "FCGI: attempt to connect to {host}:{port} ({host}:{port}) failed"
+                        );
                         Notice::new("proxy", Level::Error, 957, text)
                     }
                 };

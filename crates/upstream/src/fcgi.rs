@@ -1,6 +1,6 @@
-//! The exchange with a FastCGI application: the request goes to it, and the head of its response
-//! and a body come back. A short response comes whole; a long one is a stream that is read ahead
-//! while the client blocks.
+//! The exchange with a FastCGI application: sends a request, and returns the head and the body of
+//! the response. A short body is returned whole. A long one is a stream, which is read ahead while the
+//! client does not read.
 
 use crate::connect::{Patience, connect};
 use crate::conversation::{Conversation, Event};
@@ -8,8 +8,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::places::Place;
 use crate::spool::Spool;
 use bytes::Bytes;
-use evenkeel_message::Target;
-use evenkeel_message::{Body, Chunk, Departure, Late, Level, Notice, ReadAhead, Source, quoted};
+use evenkeel_message::{
+    Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Source, Target, Variables,
+    quoted,
+};
 use evenkeel_proto::fastcgi::{encode_begin, encode_params};
 use evenkeel_proto::script::{BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head};
 use evenkeel_sys::blocking_pool::BlockingPool;
@@ -24,60 +26,64 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// The most bytes of a response that is passed on whole.
+/// The most bytes of a body that is passed on whole, with its length.
 const MOST_WHOLE: usize = 64 << 10;
 
-/// How long an application is waited for before the client is asked whether it is still there.
+/// After this silence of an application, the connection of the client is watched too, so that the
+/// request ends when the client disconnects.
 const ASKED_AFTER: Duration = Duration::from_millis(250);
 
-/// The most texts for the error log, and the most bytes of each.
+/// The most records of standard error that are logged for a request.
 const MOST_COMPLAINTS: usize = 64;
+
+/// The most bytes of a record of standard error that are logged.
 const MOST_COMPLAINT: usize = 8 << 10;
 
-/// What an application is asked.
+/// A request to an application.
 pub struct Ask {
     /// The application.
-    pub target: Target,
-    /// The variables that it is told.
-    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    pub target: Arc<Target>,
+    /// The parameters of the request (FastCGI specification, section 6.2).
+    pub variables: Variables,
     /// The body of the request.
     pub body: Spool,
-    /// How long it is waited for.
+    /// The timeouts of the exchange.
     pub patience: Patience,
-    /// What is read of the response while the client does not take it: the name of the script, for
-    /// the error log.
+    /// The name of the script, for the error log.
     pub script: Vec<u8>,
+    /// The place at the application. It is free again as soon as the application has ended its
+    /// response.
+    pub place: Place,
 }
 
 /// The response of an application.
 pub struct Answered {
-    /// Its head.
+    /// The head.
     pub head: ScriptHead,
-    /// Its body. A stream has no known length.
+    /// The body. The length of a stream is not known.
     pub body: Body,
 }
 
-/// Asks an application. Notices of the time until the head is there are added to `notices`, those
-/// of later to `late`.
+/// Sends a request to an application and receives the response. Notices about the time before the
+/// head is complete are added to `notices`, later ones to `late`.
 ///
 /// # Errors
-/// Why there is no response.
+/// The application cannot be reached, fails, or is silent for too long.
 pub async fn exchange(
+    _: &MayWait,
     ask: Ask,
     blocking_pool: &Arc<BlockingPool>,
     departure: &Departure,
     notices: &mut Vec<Notice>,
     late: &Rc<RefCell<Late>>,
-    place: Place,
 ) -> Result<Answered, Failure> {
-    let Ask { target, variables, body, patience, script } = ask;
+    let Ask { target, variables, body, patience, script, place } = ask;
     let mut complaints = Complaints::default();
     let asked = async {
         let socket = connect(&target.address, patience.connect, blocking_pool).await?;
         let mut out = Vec::with_capacity(2048);
         encode_begin(&mut out, false);
-        let pairs = variables.iter().map(|(name, value)| (&**name, &**value));
-        for name in encode_params(&mut out, pairs) {
+        for name in encode_params(&mut out, variables.iter()) {
             let text = format!("couldn't encode envvar '{}' in 16384 bytes", quoted(name));
             notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
         }
@@ -92,7 +98,7 @@ pub async fn exchange(
     };
     let late = Rc::clone(late);
     let stream = Stream {
-        conversation,
+        open: Some(Open { conversation, _place: place }),
         first: VecDeque::from([first]),
         complaints,
         late,
@@ -100,12 +106,11 @@ pub async fn exchange(
         target,
         silent: None,
         is_slow: false,
-        _place: place,
     };
     Ok(Answered { head, body: stream.gather().await })
 }
 
-/// Waits for the head. Returns it with what has come of the body.
+/// Waits for the head. Returns the head, and the beginning of the body that came with it.
 async fn head(
     conversation: &mut Conversation,
     departure: &Departure,
@@ -154,7 +159,7 @@ fn unknown(kind: u8) -> Notice {
     Notice::new("proxy_fcgi", Level::Error, 1072, format!("Got bogus record {kind}"))
 }
 
-/// Counts the texts for the error log, so that an application cannot flood it.
+/// Counts what an application writes to its standard error, so that it cannot flood the error log.
 #[derive(Default)]
 struct Complaints(usize);
 
@@ -170,26 +175,31 @@ impl Complaints {
     }
 }
 
-/// The body of a response as it comes.
-struct Stream {
+/// A response that the application has not ended.
+struct Open {
     conversation: Conversation,
-    /// What has come of it already.
+    _place: Place,
+}
+
+/// The body of a response, as a stream.
+struct Stream {
+    /// `None` after the end of the response: a client that reads slowly holds neither the
+    /// connection to the application nor the place.
+    open: Option<Open>,
+    /// The pieces that were received before the stream was polled.
     first: VecDeque<Bytes>,
     complaints: Complaints,
     late: Rc<RefCell<Late>>,
     script: Vec<u8>,
-    target: Target,
-    /// Runs while the application is silent.
+    target: Arc<Target>,
+    /// A timer that runs while the application is silent.
     silent: Option<Pin<Box<Sleep>>>,
-    /// Whether the application has been silent for so long that the client is asked whether it is
-    /// still there.
+    /// Whether the application has been silent for [`ASKED_AFTER`].
     is_slow: bool,
-    /// The place at the application, which the next request gets when the response has ended.
-    _place: Place,
 }
 
 impl Stream {
-    /// The whole body if it is short and there already, a stream otherwise.
+    /// Returns the whole body if it is short and has been received, and a stream otherwise.
     async fn gather(mut self) -> Body {
         let mut has_yielded = false;
         let mut length: usize = self.first.iter().map(Bytes::len).sum();
@@ -224,7 +234,7 @@ impl Stream {
         Body::Stream(Box::pin(ReadAhead::new(Box::pin(self))), None)
     }
 
-    /// The next piece from the application.
+    /// Receives the next piece, and measures how long the application is silent.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
         let next = self.poll_piece(context);
         if next.is_ready() {
@@ -238,20 +248,25 @@ impl Stream {
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
         loop {
-            match std::task::ready!(self.conversation.poll_event(context)) {
+            let Some(open) = &mut self.open else { return Poll::Ready(None) };
+            match std::task::ready!(open.conversation.poll_event(context)) {
                 Ok(Event::Output(bytes)) => return Poll::Ready(Some(Ok(bytes))),
                 Ok(Event::Complaint(bytes)) => {
                     let notice = self.complaints.notice(&bytes);
                     self.late.borrow_mut().notices.extend(notice);
                 }
                 Ok(Event::Unknown(kind)) => self.late.borrow_mut().notices.push(unknown(kind)),
-                Ok(Event::End) => return Poll::Ready(None),
+                Ok(Event::End) => {
+                    self.open = None;
+                    return Poll::Ready(None);
+                }
                 Err(kind) => {
+                    self.open = None;
                     let error = match &kind {
                         FailureKind::Silent => io::ErrorKind::TimedOut.into(),
                         _ => io::ErrorKind::UnexpectedEof.into(),
                     };
-                    let failure = Failure { kind, target: self.target.clone() };
+                    let failure = Failure { kind, target: Arc::clone(&self.target) };
                     self.late.borrow_mut().notices.extend(failure.notices(&self.script));
                     return Poll::Ready(Some(Err(error)));
                 }
@@ -277,7 +292,7 @@ impl Source for Stream {
     }
 }
 
-/// The beginning of a body whose application has failed.
+/// The received part of a body whose application has failed, and then the error.
 struct Broken(VecDeque<Bytes>, Option<io::Error>);
 
 impl Source for Broken {

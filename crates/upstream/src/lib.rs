@@ -1,6 +1,6 @@
-//! Applications and servers behind this one: where they are ([`Target`]), connections to them, and
-//! what is exchanged with them. A module passes what an application is to be told; the head of its
-//! response and a body that is streamed come back. Everything stays on one serving thread.
+//! Applications behind this server: connections to them, the FastCGI exchange, the places that bound
+//! how many requests an application has in progress, and the spool for bodies of requests. All of
+//! it belongs to one serving thread; [`exchange`] is the entry.
 
 mod connect;
 mod conversation;
@@ -10,8 +10,7 @@ mod places;
 mod spool;
 
 pub use connect::Patience;
-pub use evenkeel_message::{Address, BadTarget, Target};
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};
 pub use places::{NoPlace, Place, Places};
-pub use spool::{MOST_IN_MEMORY, Spool, SpoolError};
+pub use spool::{Spool, SpoolError};

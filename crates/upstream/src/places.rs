@@ -2,7 +2,7 @@
 //! of its requests in progress, so that one that hangs leaves credits for files and for other
 //! applications. Requests beyond that wait in the order in which they came and hold no credit.
 
-use evenkeel_message::{Address, Departure};
+use evenkeel_message::{Address, Departure, MayWait};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// The most applications that are told apart. The configuration names them, and an expression in
-/// it may make more names than anybody uses.
+/// The most applications that have places of their own. The configuration names them, but an
+/// .htaccess file may name any number.
 const MOST_APPLICATIONS: usize = 1024;
 
 /// The places of one serving thread.
@@ -25,18 +25,18 @@ pub struct Places {
     applications: RefCell<HashMap<Address, Arc<Semaphore>>>,
 }
 
-/// A place, until it is dropped.
+/// A place at an application. Dropping it frees the place.
 #[derive(Debug)]
 pub struct Place {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a request has found no place.
+/// The reason for which a request has got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlace {
-    /// It has waited for too long.
+    /// No place became free in time.
     Late,
-    /// Its client has disconnected.
+    /// The client has disconnected.
     ClientGone,
 }
 
@@ -49,13 +49,14 @@ impl Places {
         Rc::new(Self { each, applications: RefCell::default() })
     }
 
-    /// Takes a place at the application with this address. While it waits for one, the request
+    /// Takes a place at the application with this address. While the request waits for a place, it
     /// holds no credit.
     ///
     /// # Errors
-    /// The request has waited for `patience`, or its client has disconnected.
+    /// No place became free within `patience`, or the client has disconnected.
     pub async fn enter(
         &self,
+        _: &MayWait,
         address: &Address,
         patience: Duration,
         departure: &Departure,
@@ -103,17 +104,19 @@ mod tests {
         let (places, hour) = (Places::new(2), Duration::from_secs(3600));
         let address = Address::Unix("/run/a.sock".into());
         let (first, second) = (Departure::default(), Departure::default());
+        let may_wait = MayWait::in_task();
         let mut context = Context::from_waker(Waker::noop());
-        let Poll::Ready(Ok(place)) = pin!(places.enter(&address, hour, &first)).poll(&mut context)
+        let Poll::Ready(Ok(place)) =
+            pin!(places.enter(&may_wait, &address, hour, &first)).poll(&mut context)
         else {
             panic!("a place is free")
         };
-        let mut waiting = pin!(places.enter(&address, hour, &second));
+        let mut waiting = pin!(places.enter(&may_wait, &address, hour, &second));
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         assert!(second.has_returned_credit() && !first.has_returned_credit());
         // Another application has places of its own.
         let other = Address::Unix("/run/b.sock".into());
-        assert!(pin!(places.enter(&other, hour, &first)).poll(&mut context).is_ready());
+        assert!(pin!(places.enter(&may_wait, &other, hour, &first)).poll(&mut context).is_ready());
         drop(place);
         assert!(waiting.as_mut().poll(&mut context).is_pending() && second.wants_credit());
         second.give_credit();
@@ -126,11 +129,11 @@ mod tests {
         let _inside = runtime.enter();
         let (places, hour) = (Places::new(1), Duration::from_secs(3600));
         let address = Address::Unix("/run/a.sock".into());
-        let departure = Departure::default();
+        let (departure, may_wait) = (Departure::default(), MayWait::in_task());
         let mut context = Context::from_waker(Waker::noop());
-        let held = pin!(places.enter(&address, hour, &departure)).poll(&mut context);
+        let held = pin!(places.enter(&may_wait, &address, hour, &departure)).poll(&mut context);
         assert!(matches!(held, Poll::Ready(Ok(_))));
-        let mut waiting = pin!(places.enter(&address, hour, &departure));
+        let mut waiting = pin!(places.enter(&may_wait, &address, hour, &departure));
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         departure.tell();
         assert!(waiting.as_mut().poll(&mut context).is_pending() && departure.wants_credit());

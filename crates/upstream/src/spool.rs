@@ -1,14 +1,14 @@
-//! The body of a request, read whole before an application is asked, so that a slow client holds no
-//! worker of it: a little in memory, more in a file without a name, which the blocking pool writes
-//! and reads.
+//! The spool of a request body: the body is read whole before the application is asked, so that a
+//! slow client holds no worker of the application. A short body stays in memory. A longer one goes
+//! into a file without a name, which the blocking pool writes and reads.
 
 use bytes::Bytes;
 use evenkeel_message::{MayWait, Source};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
-use evenkeel_sys::open::nameless;
+use evenkeel_sys::open::{Space, nameless, space_of};
 use std::fs::File;
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The most bytes of a body in memory.
-pub const MOST_IN_MEMORY: usize = 64 << 10;
+const MOST_IN_MEMORY: usize = 64 << 10;
 
 /// The bytes that are written and read at a time.
 const STRETCH: usize = 256 << 10;
 
-/// A body that has come whole.
+/// A whole body.
 #[derive(Debug, Default)]
 pub struct Spool {
     memory: Vec<u8>,
@@ -29,20 +29,21 @@ pub struct Spool {
     length: u64,
 }
 
-/// Why a body was not read.
+/// The reason for which a body could not be spooled.
 #[derive(Debug)]
 pub enum SpoolError {
-    /// The client's fault.
+    /// The body could not be received.
     Client(io::Error),
-    /// This system's.
+    /// The body could not be stored.
     System(io::Error),
 }
 
 impl Spool {
-    /// Reads a body to its end. What does not fit into memory goes into a file in `folder`.
+    /// Reads a body to its end. A body that does not fit into memory goes into a file in `folder`.
     ///
     /// # Errors
-    /// The body cannot be read, or cannot be kept.
+    /// The body cannot be received, or cannot be stored: `StorageFull` if the file system of
+    /// `folder` would have less than a tenth of its space free.
     pub async fn read(
         _: &MayWait,
         mut body: Pin<Box<dyn Source>>,
@@ -72,7 +73,7 @@ impl Spool {
         self.length
     }
 
-    /// Moves what is in memory to the end of the file.
+    /// Appends the bytes in memory to the file.
     async fn write_out(&mut self, folder: &Path, blocking_pool: &BlockingPool) -> io::Result<()> {
         let bytes = std::mem::take(&mut self.memory);
         let (file, folder) = (self.file.clone(), folder.to_owned());
@@ -82,6 +83,9 @@ impl Spool {
                 Some(file) => file,
                 None => Arc::new(File::from(nameless(&folder)?)),
             };
+            if !leaves_reserve(&space_of(&*file)?, bytes.len() as u64) {
+                return Err(ErrorKind::StorageFull.into());
+            }
             file.write_all_at(&bytes, offset)?;
             Ok(file)
         });
@@ -96,7 +100,13 @@ impl Spool {
     }
 }
 
-/// Reads a spooled body.
+/// Whether a tenth of a file system stays free if so many bytes are written to it. Clients fill no
+/// disk that the rest of the machine needs.
+fn leaves_reserve(space: &Space, bytes: u64) -> bool {
+    space.free.saturating_sub(bytes) >= space.total / 10
+}
+
+/// The reading side of a spool.
 pub(crate) struct SpoolReader {
     spool: Spool,
     at: u64,
@@ -105,7 +115,7 @@ pub(crate) struct SpoolReader {
 }
 
 impl SpoolReader {
-    /// The next piece; none at the end.
+    /// Returns the next piece, and `None` at the end.
     pub(crate) fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
@@ -132,5 +142,65 @@ impl SpoolReader {
         let bytes = read.unwrap_or_else(|| Err(io::Error::other("no thread reads the body")))?;
         self.at += bytes.len() as u64;
         Poll::Ready(Ok(Some(bytes.into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::Chunk;
+    use tokio::runtime::Builder;
+
+    struct Pieces(Vec<Bytes>);
+
+    impl Source for Pieces {
+        fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+            Poll::Ready((!self.0.is_empty()).then(|| Ok(self.0.remove(0))))
+        }
+    }
+
+    /// The body as it is read back, and whether a file holds it.
+    fn spooled(pieces: &[usize]) -> (Vec<u8>, bool) {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let (folder, pool) = (tempfile::tempdir().unwrap(), Arc::new(BlockingPool::new(1)));
+        let piece = |(number, length): (usize, &usize)| {
+            Bytes::from(vec![u8::try_from(number % 251).unwrap(); *length])
+        };
+        let body = Box::pin(Pieces(pieces.iter().enumerate().map(piece).collect()));
+        runtime.block_on(async {
+            let spool = Spool::read(&MayWait::in_task(), body, folder.path(), &pool).await.unwrap();
+            assert_eq!(spool.length(), pieces.iter().sum::<usize>() as u64);
+            let is_file = spool.file.is_some();
+            let (mut reader, mut all) = (spool.reader(Arc::clone(&pool)), Vec::new());
+            while let Some(bytes) = poll_fn(|context| reader.poll_piece(context)).await.unwrap() {
+                all.extend_from_slice(&bytes);
+            }
+            (all, is_file)
+        })
+    }
+
+    #[test]
+    fn a_body_is_read_back_from_memory_or_from_its_file() {
+        for (pieces, is_file) in [
+            (&[][..], false),
+            (&[1, 2, 3], false),
+            (&[MOST_IN_MEMORY], false),
+            (&[MOST_IN_MEMORY, 1], true),
+            (&[STRETCH + 1, STRETCH, 5, 3 * STRETCH], true),
+        ] {
+            let want: Vec<u8> = pieces
+                .iter()
+                .enumerate()
+                .flat_map(|(number, length)| vec![u8::try_from(number).unwrap(); *length])
+                .collect();
+            assert!(spooled(pieces) == (want, is_file), "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn a_tenth_of_the_file_system_stays_free() {
+        let space = Space { free: 300, total: 1000 };
+        assert!(leaves_reserve(&space, 200) && !leaves_reserve(&space, 201));
+        assert!(!leaves_reserve(&space, u64::MAX));
     }
 }

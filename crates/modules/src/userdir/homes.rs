@@ -1,6 +1,7 @@
 //! The home folders of users, as a thread knows them: looked up in the blocking pool, since the
 //! password database may be on the network, and kept for a while.
 
+use evenkeel_message::MayWait;
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::identity;
 use std::cell::RefCell;
@@ -34,6 +35,7 @@ impl Homes {
     /// Looks a user up. Where no thread can be had, the user has no home for now.
     pub async fn look_up(
         &self,
+        _: &MayWait,
         pool: &BlockingPool,
         user: String,
         now_us: u64,
@@ -64,13 +66,16 @@ mod tests {
     #[test]
     fn what_was_found_counts_for_a_minute_and_names_are_bounded() {
         let homes = Homes::default();
-        let pool = BlockingPool::new(1);
+        let (pool, may_wait) = (BlockingPool::new(1), MayWait::in_task());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let root = runtime.block_on(homes.look_up(&pool, "root".into(), 5)).unwrap();
+        let root = runtime.block_on(homes.look_up(&may_wait, &pool, "root".into(), 5)).unwrap();
         assert!(root.starts_with(b"/"));
         assert_eq!(homes.known("root", 5 + KEPT_US - 1), Some(Some(root)));
         assert_eq!(homes.known("root", 5 + KEPT_US), None);
-        assert_eq!(runtime.block_on(homes.look_up(&pool, "no such user".into(), 5)), None);
+        assert_eq!(
+            runtime.block_on(homes.look_up(&may_wait, &pool, "no such user".into(), 5)),
+            None
+        );
         assert_eq!(homes.known("no such user", 6), Some(None));
         for number in 0..2 * MOST {
             homes.keep(number.to_string().into(), Known { home: None, at_us: 0 });
