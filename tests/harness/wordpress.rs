@@ -76,15 +76,17 @@ fn enabled() -> BTreeMap<PathBuf, PathBuf> {
     paths.map(|path| (path.clone(), fs::read_link(path).unwrap_or_default())).collect()
 }
 
-/// The requests and statuses of an access log, without their order: a browser has several
-/// connections.
+/// The requests and statuses of an access log, without their order, because a browser has several
+/// connections. Requests for the icon are left out, because a browser may exit before it sends
+/// one.
 fn logged(log: &str) -> Vec<String> {
     let entry = |line: &str| {
         let parts: Vec<&str> = line.split('"').collect();
         let status = parts.get(2).and_then(|rest| rest.split_whitespace().next());
         format!("{} {}", settled(parts.get(1).unwrap_or(&line)), status.unwrap_or_default())
     };
-    let mut lines: Vec<String> = log.lines().map(entry).collect();
+    let visited = log.lines().filter(|line| !line.contains(" /favicon.ico "));
+    let mut lines: Vec<String> = visited.map(entry).collect();
     lines.sort();
     lines
 }

@@ -18,13 +18,12 @@ use crate::shape;
 use evenkeel_message::has_quoted;
 
 /// Applies a server's configuration to `target`. Notices are added to `notices`, also before a
-/// fault. After a fault the other directives are applied all the same, so that an administrator
-/// learns of all faults at once; what follows a fault in the section of the fault may depend on it,
-/// so the section itself has no effect.
+/// fault. The directives after a fault are applied too, so that all faults are reported at once.
+/// A section that contains a fault has no effect.
 ///
 /// # Errors
 ///
-/// The directives that are unknown, out of place, or refused by their function.
+/// The faults of directives that are unknown, out of place, or refused by their function.
 pub fn apply<T: 'static>(
     tables: &Tables<T>,
     nodes: &[Node],
@@ -284,8 +283,8 @@ struct Walker<'a, T: 'static> {
 }
 
 impl<T: 'static> Walker<'_, T> {
-    /// Visits all nodes of a server's configuration and collects the faults, or those of an
-    /// .htaccess file up to the first fault.
+    /// Visits the nodes of a server's configuration and collects all faults. In an .htaccess file
+    /// the first fault ends the walk.
     fn walk(&self, nodes: &[Node], target: &mut T, scope: &Scope<'_>) -> Result<(), Fault> {
         if self.grant.is_some() {
             return nodes.iter().try_for_each(|node| self.visit(node, target, scope));
@@ -329,8 +328,8 @@ impl<T: 'static> Walker<'_, T> {
         Ok(())
     }
 
-    /// Refuses a use of a missing module. What a condition contains is visited too, so that its
-    /// faults are known.
+    /// Returns the fault of a node that needs a missing module. The contents of a condition are
+    /// visited first, so that their faults are reported too.
     fn refuse_use(
         &self,
         node: &Node,
@@ -349,7 +348,7 @@ impl<T: 'static> Walker<'_, T> {
         Err(fault)
     }
 
-    /// A text that names the line of a node, because the message that shows it does not.
+    /// Adds the number of the line to a text about an .htaccess file, whose messages lack it.
     fn at(&self, node: &Node, text: String) -> String {
         match self.grant {
             Some(_) => format!("{text} (line {})", node.position.line),

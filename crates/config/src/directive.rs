@@ -285,7 +285,7 @@ pub struct Tables<T: 'static> {
 impl<T: 'static> Tables<T> {
     /// The directives of `active`. `present` lists the source files of all modules that this server
     /// has, active or not. The refusal of a directive that belongs to any other module names that
-    /// module. `missing` are the modules that the configuration has and the server lacks.
+    /// module. `missing` are the modules that the configuration loads and the server lacks.
     #[must_use]
     pub fn new(active: &[Table<T>], present: &[&'static str], missing: Missing) -> Self {
         let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
@@ -298,7 +298,7 @@ impl<T: 'static> Tables<T> {
         Self { by_name, present: present.to_vec(), missing }
     }
 
-    /// The modules that the configuration has and the server lacks.
+    /// The modules that the configuration loads and the server lacks.
     #[must_use]
     pub fn missing(&self) -> &Missing {
         &self.missing

@@ -76,8 +76,8 @@ impl Fault {
         escape(&message)
     }
 
-    /// The message about a fault of an .htaccess file, as Apache logs it, and the line, which
-    /// Apache does not name.
+    /// The message about a fault in an .htaccess file, in the form that Apache logs, followed by
+    /// the number of the line, which Apache omits.
     #[must_use]
     pub fn report_in_htaccess(&self, path: &str) -> String {
         let text = &self.text;
@@ -104,8 +104,8 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The faults of a configuration in the order of its text: the first ones, and how many more there
-/// are.
+/// The faults of a configuration in the order of its text. Only the first [`Faults::SHOWN`] are
+/// kept, and the others are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     kept: Vec<Fault>,
@@ -143,15 +143,14 @@ impl Faults {
         self.kept.len() + self.more
     }
 
-    /// Whether there is none.
+    /// Whether there are no faults.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// The message about all of them as `apache2 -t` prints it about the first, and what to do
-    /// about the modules among `missing` that they are about. `program` is the name under which
-    /// the program was started.
+    /// The message about all faults, each in the form of `apache2 -t`, and advice about the
+    /// missing modules that they name. `program` is the name of the program (`argv[0]`).
     #[must_use]
     pub fn report(&self, program: &str, missing: &Missing) -> String {
         let mut lines: Vec<String> = self.kept.iter().map(|fault| fault.report(program)).collect();
@@ -223,7 +222,7 @@ impl Notice {
         self
     }
 
-    /// The notice in the form that the error log takes.
+    /// Converts the notice to a notice of the error log.
     #[must_use]
     pub fn to_message(&self) -> evenkeel_message::Notice {
         let level = match self.level {

@@ -17,8 +17,8 @@ pub(crate) fn modules_of(directive: &str) -> impl Iterator<Item = &'static str> 
     DIRECTIVES.iter().filter(move |(_, names)| holds(names)).map(|(module, _)| *module)
 }
 
-/// What an administrator does instead of loading a module that is not of Apache's distribution, or
-/// that this server replaces; None for a module that is not known.
+/// Returns advice for an administrator who loads a module that is not part of Apache's
+/// distribution, such as mod_php. Returns `None` for an unknown module.
 ///
 /// Source: the modules that distributions package beside Apache httpd.
 #[must_use]
@@ -27,7 +27,7 @@ pub fn replacement_of(identifier: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(names, _)| is(names)).map(|(_, text)| *text)
 }
 
-/// Modules that are not of Apache's distribution, by what replaces them.
+/// Modules that are not part of Apache's distribution, with the advice about them.
 #[rustfmt::skip]
 const FOREIGN: &[(&[&str], &str)] = &[
     (&["php_module", "php5_module", "php7_module"],

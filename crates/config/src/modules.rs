@@ -77,14 +77,14 @@ impl ModuleSet {
         self.from_lines.contains(&identifier)
     }
 
-    /// The modules of Apache that the configuration has and this server lacks.
+    /// The missing modules: those of Apache that the configuration loads and this server lacks.
     #[must_use]
     pub fn missing(&self) -> &Missing {
         &self.missing
     }
 
-    /// Executes LoadModule. A module of Apache that this server lacks is noted, because stock
-    /// configurations load dozens of modules that they never use.
+    /// Executes LoadModule. A module of Apache that this server lacks becomes a missing module and
+    /// not a fault, because stock configurations load dozens of modules that they never use.
     ///
     /// # Errors
     ///

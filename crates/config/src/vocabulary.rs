@@ -10,8 +10,8 @@ pub trait Vocabulary {
     /// `worker.c`) or an identifier (`alias_module`). Case matters.
     fn module_loaded(&self, name: &str) -> bool;
 
-    /// The modules of Apache that the configuration has and this server lacks. Conditions take
-    /// them for loaded.
+    /// The missing modules: those of Apache that the configuration loads and this server lacks.
+    /// `<IfModule>` treats them as loaded.
     fn missing(&self) -> &Missing {
         &crate::missing::NONE
     }

@@ -23,18 +23,19 @@ pub(crate) struct Connection {
     pub(crate) since_ms: u16,
     /// Whether the error log has a line of it.
     pub(crate) is_told: bool,
-    /// Whether a PROXY header names the client.
+    /// The state of the PROXY header.
     pub(crate) introduction: Introduction,
 }
 
-/// Whether the client of a connection is the peer, or one that the peer names in a PROXY header.
+/// The state of the PROXY header of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Introduction {
-    /// The client is the peer.
+    /// The connection does not begin with a PROXY header: the peer is the client.
     None,
-    /// The header has not come yet.
+    /// The header has not been received yet.
     Awaited,
-    /// It has; the proxy's address is known while the socket is at hand.
+    /// The header was received. The address is that of the proxy, or `None` while another process
+    /// holds the socket.
     Made(Option<SocketAddr>),
 }
 

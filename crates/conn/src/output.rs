@@ -93,7 +93,7 @@ impl Output {
         self.flow.as_ref().is_some_and(|flow| flow.source.is_expensive())
     }
 
-    /// Whether the stream is given up when the client has disconnected while it is waited for.
+    /// Whether the response is aborted if the client disconnects while its stream has no data.
     pub(crate) fn ends_with_client(&self) -> bool {
         self.flow.as_ref().is_some_and(|flow| flow.source.ends_with_client())
     }

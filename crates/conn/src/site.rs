@@ -102,7 +102,7 @@ pub trait Site: 'static {
     /// The server of a connection before a request names its host.
     fn server_of(&self, local: SocketAddr) -> usize;
 
-    /// Whether a connection of that client to that address begins with a PROXY header.
+    /// Whether a connection from `client` to `local` begins with a PROXY header.
     fn awaits_proxy_header(&self, _local: SocketAddr, _client: IpAddr) -> bool {
         false
     }

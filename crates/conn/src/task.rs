@@ -213,10 +213,10 @@ impl<S: Site> Task<S> {
         }
     }
 
-    /// Whether the client is known: the connection awaits no PROXY header, or it has come.
+    /// Whether the client is known: the connection has no PROXY header, or it was received.
     ///
     /// # Errors
-    /// The connection begins with something else.
+    /// The connection does not begin with a valid PROXY header.
     fn is_introduced(&mut self, request: &mut Request) -> Result<bool, Outcome> {
         if self.connection.introduction != Introduction::Awaited {
             return Ok(true);

@@ -52,7 +52,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
     // The threads of event share the credits of the child; a thread of another model has one.
     let credits = match model {
-        Model::Event => child.credits / caches.max(1),
+        Model::Event => child.credits / event::threads_of(&child.limits),
         Model::Worker | Model::Prefork => 1,
     };
     let make = move |context: ServiceContext| {

@@ -48,9 +48,10 @@ pub trait Source {
         false
     }
 
-    /// Whether the response is given up if the client disconnects while the next piece is waited
-    /// for. It is asked after each poll that has to wait. A client that has closed only its sending
-    /// side counts as disconnected, so a source says so only of pieces that may take long.
+    /// Whether the response is aborted if the client disconnects while the source has no data.
+    /// The connection calls this function after each poll that returns pending. A client that has
+    /// closed only its sending side counts as disconnected, so a source returns true only if its
+    /// next data may take long.
     fn ends_with_client(&self) -> bool {
         false
     }

@@ -25,7 +25,7 @@ pub struct OpenQuestion {
 }
 
 impl OpenQuestion {
-    /// The question `asked`, with its answer.
+    /// A question, and the future that answers it.
     #[must_use]
     pub fn new(asked: Vec<u8>, answer: Answering) -> Self {
         Self { asked, answer }

@@ -137,12 +137,13 @@ pub struct Request {
     pub trailers: Fields,
     /// The body that is still to be read; none if the head says that there is no body.
     pub body: Option<Pin<Box<dyn Source>>>,
-    /// The client and our end of the connection.
+    /// The addresses of the client and of this server.
     pub peer: Peer,
-    /// The other end of the connection, where it is a proxy that speaks for the client
-    /// (mod_remoteip; Apache: the client_addr of the connection, beside useragent_addr).
+    /// The address of the proxy that has connected on behalf of the client (mod_remoteip). `None`
+    /// if the client itself has connected. Apache keeps this address in `conn_rec.client_addr`,
+    /// and that of the client in `request_rec.useragent_addr`.
     pub proxy: Option<SocketAddr>,
-    /// Whether the proxy has named the client in the PROXY header of the connection.
+    /// Whether the address of the client was taken from the PROXY header of the connection.
     pub is_introduced: bool,
     /// The time of the first byte, in microseconds since 1970 (%t, REQUEST_TIME).
     pub time_us: u64,
@@ -216,15 +217,17 @@ pub struct Late {
     pub notices: Vec<Notice>,
 }
 
-/// The state of the credit of a request, which counts it among the requests in progress.
+/// The state of the credit of a request. A child process has one credit for each request that it
+/// processes at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CreditState {
-    /// The request holds it, or `conn` gives it back by itself while it waits for the client.
+    /// The request holds the credit. While `conn` waits for the client, it returns and takes the
+    /// credit itself.
     #[default]
     Held,
-    /// The handler has given it back.
+    /// The handler has returned the credit.
     Returned,
-    /// The handler has asked for it again.
+    /// The handler waits for the credit.
     Asked,
 }
 
@@ -281,15 +284,16 @@ impl Departure {
         self.permit.set(Permit::Given);
     }
 
-    /// Gives the credit of the request back: it waits for something that other requests keep from
-    /// it, such as a place at an application, and is no request in progress until
-    /// [`Departure::poll_credit`] returns.
+    /// Returns the credit of the request, so that the child process can start another request.
+    /// A handler calls this function before it waits for a resource that other requests hold,
+    /// such as a place at an application, and [`Departure::poll_credit`] after that.
     pub fn return_credit(&self) {
         self.credit.set(CreditState::Returned);
     }
 
-    /// Returns ready once the request holds its credit again. The caller is polled again at that
-    /// time, and must not wait for anything else until then.
+    /// Takes the credit again. Returns ready if the request holds it. Otherwise the connection
+    /// polls the request again when it has a credit, and the caller must not wait for anything
+    /// else until then.
     pub fn poll_credit(&self) -> Poll<()> {
         if self.credit.get() == CreditState::Held {
             return Poll::Ready(());
@@ -298,13 +302,13 @@ impl Departure {
         Poll::Pending
     }
 
-    /// Whether the request has given its credit back and not asked for it since.
+    /// Whether the request has returned its credit and does not wait for it.
     #[must_use]
     pub fn has_returned_credit(&self) -> bool {
         self.credit.get() == CreditState::Returned
     }
 
-    /// Whether the request has asked for its credit.
+    /// Whether the request waits for its credit.
     #[must_use]
     pub fn wants_credit(&self) -> bool {
         self.credit.get() == CreditState::Asked
@@ -462,7 +466,7 @@ impl Request {
         }
     }
 
-    /// The other end of the connection: the client, or a proxy that speaks for it.
+    /// The address that has connected: that of the client, or of a proxy in front of it.
     #[must_use]
     pub fn connected(&self) -> SocketAddr {
         self.proxy.unwrap_or(self.peer.client)

@@ -18,7 +18,7 @@ pub struct Content {
     pub languages: Vec<Box<[u8]>>,
     /// The output filters that the file's extensions name, separated by `;` (AddOutputFilter).
     pub output_filters: Option<Box<[u8]>>,
-    /// The name of the handler; none means that the media type names it
+    /// The name of the handler. `None` means that the media type names the handler
     /// ([`Content::handler_name`]).
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not change the media type.
@@ -29,14 +29,14 @@ pub struct Content {
     /// Whether the default handler has taken the request. If no other handler is named, conditions
     /// then see the media type as the handler's name (config.c: ap_invoke_handler).
     pub is_by_type: bool,
-    /// When the file was last changed, in microseconds since 1970, if the configuration asks for
-    /// that; none if there is no file (Apache: finfo).
+    /// The modification time of the file, in microseconds since 1970 (Apache: finfo.mtime). It is
+    /// set only if a directive needs it. `None` if there is no file.
     pub changed_us: Option<i64>,
 }
 
 impl Content {
-    /// The name of the handler: the one that the configuration says, or else the media type
-    /// without its parameters (config.c: ap_invoke_handler).
+    /// The name of the handler that the configuration sets, or the media type without its
+    /// parameters (config.c: `ap_invoke_handler`).
     #[must_use]
     pub fn handler_name(&self) -> Option<&[u8]> {
         let of_type = || {
@@ -47,11 +47,11 @@ impl Content {
         self.handler.as_deref().or_else(of_type)
     }
 
-    /// The name of the handler if it runs programs, whichever module has it: the file of such a
-    /// handler is the source of a program and must not be sent.
+    /// The name of the handler if it runs programs in some module of Apache or of another project.
+    /// The file of such a handler is source code and must not be sent.
     #[must_use]
     pub fn program_handler(&self) -> Option<&[u8]> {
-        // Each request for a file asks, so nothing is copied.
+        // Each request for a file calls this function, so it copies nothing.
         self.handler_name().filter(|name| {
             let is_php = |window: &[u8]| window.eq_ignore_ascii_case(b"php");
             let is_proxy = |start: &[u8]| start.eq_ignore_ascii_case(b"proxy:");
@@ -62,7 +62,7 @@ impl Content {
     }
 }
 
-/// Handlers that run programs, in lower case. The last one is a media type that mod_cgi takes for
+/// Handlers that run programs, in lower case. The last one is a media type that mod_cgi accepts as
 /// the name of its handler.
 const PROGRAMS: [&[u8]; 13] = [
     b"cgi-script",
@@ -161,7 +161,7 @@ pub struct Resource {
     pub query: Option<Vec<u8>>,
     /// The file that the path was mapped to.
     pub file: FileName,
-    /// Where the request is passed on to in place of a file (Apache: a file name with `proxy:`).
+    /// The target of a proxied request, which has no file (Apache: a file name with `proxy:`).
     pub proxied: Option<Box<Proxied>>,
     /// The rest of the path after the file, with its slash (PATH_INFO).
     pub path_info: Vec<u8>,
@@ -183,8 +183,8 @@ pub struct Resource {
     pub user: Option<Box<[u8]>>,
     /// `Basic` or `Digest`; set together with `user`.
     pub auth_type: Option<Box<[u8]>>,
-    /// `user` and `auth_type` of the request that this one follows from. They are taken over where
-    /// the settings of both are the same (request.c: ap_process_request_internal).
+    /// The login of the parent request of a subrequest or an internal redirect. It is reused if
+    /// both requests have the same settings (request.c: `ap_process_request_internal`).
     pub known_login: Option<Box<Login>>,
     /// Fields of the response, unless it is the standard page of an error. A handler's own fields
     /// win over them (Apache: headers_out).
@@ -192,8 +192,8 @@ pub struct Resource {
     /// Fields of every response, including errors and the responses after internal redirects
     /// (Apache: err_headers_out).
     pub always: Fields,
-    /// Whether a path behind the file is accepted, if a subrequest has taken the request's place:
-    /// the request itself has decided it before (Apache: used_path_info).
+    /// AcceptPathInfo of a request whose file was replaced by that of a subrequest. `None`
+    /// otherwise (Apache: used_path_info).
     pub takes_path: Option<bool>,
     /// What a choice among variants adds to the response; none if there was no choice.
     pub negotiated: Option<Box<Negotiated>>,
@@ -207,8 +207,8 @@ pub struct Resource {
     /// Whether this is the resource of a subrequest (or of one within it) for a file whose name was
     /// known before its path.
     pub is_of_file: bool,
-    /// Whether a rule with the flag END has put an end to rewriting, for this request and those
-    /// that it is redirected to internally (mod_rewrite).
+    /// Whether a RewriteRule with the flag END has matched. No rules are applied after that, to
+    /// this request and to its internal redirects.
     pub is_rewriting_over: bool,
     /// What the section walk has found of the folder, for subrequests to other files in it; none
     /// before the walk. A request that is redirected internally begins with the result of the
@@ -260,7 +260,7 @@ impl Default for Resource {
     }
 }
 
-/// Who a client has logged in as, and how.
+/// The user name and the AuthType of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     user: Option<Box<[u8]>>,
@@ -274,7 +274,7 @@ impl Resource {
         is_known.then(|| Box::new(Login { user: user.clone(), auth_type: auth_type.clone() }))
     }
 
-    /// Takes over the login of the request that this one follows from.
+    /// Reuses the login of the parent request.
     pub fn keep_login(&mut self) {
         (self.user, self.auth_type) = match &self.known_login {
             Some(login) => (login.user.clone(), login.auth_type.clone()),

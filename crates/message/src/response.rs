@@ -25,7 +25,7 @@ pub struct ResponseParts {
     /// Whether the body was made for this response, so that its bytes in memory belong to it alone,
     /// even if its parts share them.
     pub is_own_body: bool,
-    /// Whether no range may be cut out of the body, because the next one may differ.
+    /// Whether range requests are ignored: the body is generated, and the next one may differ.
     pub is_whole: bool,
     /// Trailer fields, sent after a chunked body.
     pub trailers: Fields,

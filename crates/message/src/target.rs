@@ -1,6 +1,7 @@
-//! Where a request is passed on to. A target is parsed from the configuration; of a request only
-//! the path and the query are put into it, so that no byte of a request chooses the scheme, the
-//! host or the socket (CVE-2021-40438, CVE-2024-39573).
+//! The target of a proxied request: an application, and the path that is sent to it. The scheme,
+//! the host and the socket are parsed from the configuration. A request contributes only its path
+//! and its query, so that no client can choose the host or the socket (CVE-2021-40438,
+//! CVE-2024-39573).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 /// The port of `fcgi:` (Apache: `ap_proxy_port_of_scheme`).
 const FCGI_PORT: u16 = 8000;
 
-/// How an application is reached.
+/// The address of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A TCP port of a host, by name or number.
@@ -27,37 +28,37 @@ pub enum Address {
 /// A FastCGI application that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// How it is reached.
+    /// The address to connect to.
     pub address: Address,
-    /// The host as the URL has it; for a Unix socket a mere name.
+    /// The host of the URL. With a Unix socket it is only a name and is not resolved.
     pub host: Box<str>,
     /// The port of the URL.
     pub port: u16,
-    /// What stands behind host and port: the beginning of every path.
+    /// The path of the URL, a prefix of each path that is sent to the application.
     pub path: Box<str>,
 }
 
-/// A request that is passed on, in place of a file.
+/// The target and the path of a request that a proxy rule passes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxied {
-    /// Where to.
+    /// The application.
     pub target: Arc<Target>,
-    /// The path that the application is told, with the target's own at its front. It is escaped
-    /// unless the configuration says that it goes as it is.
+    /// The path that is sent to the application. It begins with the path of the target, and is
+    /// percent-encoded unless `is_raw` is set.
     pub path: Vec<u8>,
-    /// Whether the path goes as it is, because it is the name of a file or because the
-    /// configuration says so (`nocanon`).
+    /// Whether the path is sent without percent-encoding, because it is the name of a file or
+    /// because the rule has the parameter `nocanon`.
     pub is_raw: bool,
-    /// Whether the query of the request is kept from the application (`noquery`).
+    /// Whether the query of the request is not sent (`noquery`).
     pub without_query: bool,
 }
 
-/// Why a text of the configuration is no target.
+/// The reason why a URL in the configuration is not a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadTarget {
-    /// It has no scheme, no host or no socket.
+    /// The URL has no scheme, no host or no socket.
     Malformed,
-    /// The scheme, in lower case, is one that this server does not speak.
+    /// This server does not support the scheme, which is given in lower case.
     Scheme(String),
 }
 
@@ -66,7 +67,7 @@ impl Target {
     /// socket is relative to `runtime_dir`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The reason why the text is not a target.
     pub fn parse(text: &str, runtime_dir: &Path) -> Result<Target, BadTarget> {
         let (socket, url) = match strip_prefix(text, "unix:") {
             None => (None, text),
@@ -93,8 +94,7 @@ impl Target {
         Ok(Target { address, host, port, path: path.into() })
     }
 
-    /// `fcgi://host[:port]` and this path, as an application is told it. The path begins with a
-    /// slash.
+    /// `fcgi://host[:port]` with `path` behind it, which begins with a slash.
     #[must_use]
     pub fn url(&self, path: &[u8]) -> Vec<u8> {
         let mut url = format!("fcgi://{}", self.authority()).into_bytes();
@@ -102,7 +102,7 @@ impl Target {
         url
     }
 
-    /// Host and port; the port where it is not the usual one.
+    /// The host, and the port unless it is the default port of the scheme.
     fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
@@ -111,7 +111,7 @@ impl Target {
         format!("{host}{}", self.shown_port())
     }
 
-    /// `:port` where it is not the usual one, as Apache's messages have it.
+    /// `:port`, or an empty string for the default port of the scheme, as in Apache's messages.
     #[must_use]
     pub fn shown_port(&self) -> String {
         if self.port == FCGI_PORT { String::new() } else { format!(":{}", self.port) }
@@ -132,7 +132,7 @@ fn strip_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// The fault of a URL without `://`.
+/// The error for a URL without `://`.
 fn scheme_alone(url: &str) -> BadTarget {
     match url.split_once(':') {
         Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {

@@ -93,8 +93,9 @@ impl UrlPath {
         read
     }
 
-    /// A path that a rule of the configuration has made of a decoded one. None unless it begins
-    /// with a slash, and where it has a NUL or a segment `.` or `..`, which may come from a client.
+    /// A path that a rule, such as RewriteRule, has made from a decoded path. Parts of it may come
+    /// from a client. Returns `None` if the path does not begin with a slash, contains a NUL byte,
+    /// or has a segment `.` or `..`.
     #[must_use]
     pub fn of_rule(path: &[u8]) -> Option<Self> {
         let is_plain = |segment: &[u8]| !matches!(segment, b"." | b"..") && !segment.contains(&0);

@@ -98,8 +98,8 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// For a request that may wait: `blocking_pool` runs the work, and `departure` tells whether
-    /// the client has disconnected.
+    /// A handle for a request that may wait. `blocking_pool` runs the work. `departure` is that of
+    /// the request.
     #[must_use]
     pub fn new(_: &MayWait, blocking_pool: Arc<BlockingPool>, departure: Rc<Departure>) -> Self {
         Self { blocking_pool, departure }

@@ -1,7 +1,7 @@
-//! Prefixes of paths, as Alias, Redirect and ProxyPass name them.
+//! Prefixes of URL paths, for Alias, Redirect and ProxyPass.
 
-/// How many bytes of the path a prefix of whole names takes; none where it does not fit. Any
-/// number of slashes is as good as one (mod_alias.c: alias_matches).
+/// Returns the length of the part of `path` that matches `prefix`, or `None` if `path` does not
+/// begin with the segments of `prefix`. Several slashes match one (mod_alias.c: `alias_matches`).
 #[must_use]
 pub(crate) fn match_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
     let slashes = |text: &[u8], at: usize| {

@@ -305,7 +305,7 @@ pub struct Scope {
     pub directory: Said<DirectorySettings>,
     /// The section at hand.
     pub place: Place,
-    /// The path, name or pattern of the section at hand, `*If` for a condition; none outside of
+    /// The path, name or pattern of the current section, or `*If` for a condition. `None` outside
     /// sections (Apache: cmd->path).
     pub section_path: Option<Box<str>>,
     /// `<Limit>` around the directive.

@@ -9,6 +9,7 @@ mod listen_set;
 mod overload;
 mod tasks;
 
+use crate::Limits;
 use crate::service::{Service, ServiceContext};
 use crate::setup::{Control, Mode, Setup, SharedMode};
 use crate::start_barrier::{AbortOnPanic, StartBarrier};
@@ -174,14 +175,19 @@ where
     S: Service + Unpin,
     M: Fn(ServiceContext) -> S + Send + Sync,
 {
-    let limits = &child.limits;
-    let most_children = limits.max_request_workers.div_ceil(limits.threads_per_child.max(1));
-    let threads = serving_threads(process::usable_cores(), limits.start_servers, most_children);
+    let threads = threads_of(&child.limits);
     let setup = Setup::of(child, threads);
     serve_with(setup, make)
 }
 
-/// How many threads a child has. Connections that come while a pool is small stay with its first
+/// The number of serving threads of a child.
+#[must_use]
+pub fn threads_of(limits: &Limits) -> usize {
+    let most_children = limits.max_request_workers.div_ceil(limits.threads_per_child.max(1));
+    serving_threads(process::usable_cores(), limits.start_servers, most_children)
+}
+
+/// The number of serving threads of a child. Connections that come while a pool is small stay with its first
 /// children, which must therefore be able to use every core; and requests that are answered at once
 /// let no pool grow.
 fn serving_threads(cores: usize, start_servers: usize, most_children: usize) -> usize {

@@ -68,9 +68,9 @@ pub(crate) fn refuse(request: &mut Request, error: &io::Error) -> Status {
     status_of(error.kind())
 }
 
-/// LimitRequestBody, which the length that the head tells does not exceed. The document of an error
-/// that ends the connection has no body: nothing reads what is left of it (http_filters.c:
-/// ap_discard_request_body).
+/// Compares the length of the body in the head with LimitRequestBody, and returns the limit. An
+/// error document of a connection that closes has no body (http_filters.c:
+/// `ap_discard_request_body`).
 ///
 /// # Errors
 /// 413 where it does.

@@ -40,7 +40,7 @@ pub(crate) fn die(
         && let Err(too_long) = body::check_length(&mut request, plan)
     {
         request.resource.status = too_long;
-        // Methods are told of with the status that refuses one.
+        // Allow belongs to a response with 405, not to this status.
         let mut fields = fields;
         fields.remove("Allow");
         let (request, response) = canned(pipeline, request, plan, status, fields);

@@ -1,4 +1,4 @@
-//! The choice of what answers a request, in the order of Apache's hook handler.
+//! The choice of the handler that answers a request, in the order of Apache's hook `handler`.
 
 use crate::listing;
 use crate::proxying;
@@ -7,9 +7,9 @@ use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, quoted};
 use evenkeel_modules::{core, lab, negotiation, status};
 
-/// What answers a request.
+/// The handler of a request.
 pub(crate) enum Handler {
-    /// Nothing does: the request is turned away.
+    /// None: the server refuses the request because of its load.
     Shed,
     /// mod_autoindex.
     Listing,
@@ -32,10 +32,10 @@ impl Handler {
     }
 }
 
-/// Chooses the handler, in the order of Apache's hook handler.
+/// Chooses the handler of a request.
 ///
 /// # Errors
-/// The answer where a handler is meant that refuses what it is asked.
+/// The answer of a handler that applies to the request and refuses it.
 pub(crate) fn choose(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -67,8 +67,8 @@ pub(crate) fn choose(
     Ok(Handler::File)
 }
 
-/// Refuses to send a file that a handler of programs is named for, where no module has that
-/// handler: Apache would send the source of the program.
+/// Refuses to send the source of a program whose handler no loaded module provides. Apache sends
+/// the source.
 fn refuse_program(request: &mut Request, found: Option<&Looked>) -> Result<(), Answer> {
     let Some(name) = request.resource.content.program_handler() else { return Ok(()) };
     let is_file = found.is_some_and(|looked| looked.found.kind() == Kind::File);

@@ -86,8 +86,9 @@ impl Aside {
         self.restore(request);
     }
 
-    /// Leaves the request at the path that it looked at. AcceptPathInfo stays as the plan of the
-    /// request says, whatever that of the look does (core.c: core_override_type, which runs once).
+    /// Replaces the resource of the request by the one that the subrequest has found.
+    /// AcceptPathInfo stays that of the plan of the request (core.c: `core_override_type`, which
+    /// runs once).
     pub(crate) fn keep(self, request: &mut Request, plan: &Plan) {
         let found = std::mem::take(&mut request.resource);
         request.resource = self.0.replaced_by(found);
@@ -449,7 +450,7 @@ fn with_query(
 /// own, and may hold escapes and a query.
 ///
 /// # Errors
-/// The status of a request for what cannot be a path.
+/// The status of a request for an invalid path.
 pub(crate) fn beside(
     pipeline: &Pipeline,
     request: &Request,

@@ -210,7 +210,7 @@ pub(crate) async fn translate(
     bounded(request, plan)
 }
 
-/// The home folder of a user. Only a user that this thread does not know yet is waited for.
+/// Looks up the home folder of a user. It waits only if the cache of this thread lacks the user.
 async fn find_home(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -236,7 +236,7 @@ fn bounded(mut request: Box<Request>, plan: Arc<Plan>) -> Phase<Translated<Plan>
     stop(request, plan, Status::FORBIDDEN)
 }
 
-/// Tells of a path that is the name of no file below DocumentRoot.
+/// Logs that a path does not map to a file.
 pub(crate) fn tell_unmapped(request: &mut Request) {
     let text = format!("Cannot map {} to file", quoted(&request.head.line));
     request.notify(Notice::new("core", Level::Error, 127, text));
@@ -290,8 +290,8 @@ pub(crate) async fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Ph
     if &*request.resource.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
     }
-    // What is passed on has no file: the sections of its path hold (mod_proxy.c:
-    // proxy_map_location).
+    // A proxied request has no file. Only the sections of its path apply (mod_proxy.c:
+    // `proxy_map_location`).
     if request.resource.proxied.is_some() {
         if request.resource.depth == 0 {
             let server = pipeline.site.server(request.server);
@@ -401,7 +401,8 @@ fn decide<'a>(
     let has_auth_type = auth_type.is_some();
     let first = match authorize(pipeline, &mut *request, plan, has_auth_type, false) {
         MaybeReady::Now(first) => first,
-        // What the first evaluation has left open is asked again.
+        // The rules must wait, for example for the name of the client. `decide_by_user` evaluates
+        // them again.
         MaybeReady::Later(_) => None,
     };
     match first {
@@ -413,7 +414,7 @@ fn decide<'a>(
     }
 }
 
-/// Asks the rules: before the client has logged in, or after that.
+/// Evaluates the Require rules, before or after the client has logged in.
 fn authorize<'a>(
     pipeline: &'a Pipeline,
     request: &'a mut Request,
@@ -427,8 +428,8 @@ fn authorize<'a>(
     question::evaluate(pipeline, request, plan, authorize)
 }
 
-/// Decides where that may have to wait. `first` is what the rules say before a login, if they have
-/// been asked.
+/// Decides about access if that may have to wait. `first` is the result of the rules before a
+/// login, if they were evaluated without waiting.
 async fn decide_by_user(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -509,7 +510,7 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
 /// it is read to its end first.
 pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<Concluded> {
     let Prepared { mut request, plan, found } = prepared;
-    // The body is that of the request which follows.
+    // The body is left to the request that the redirect makes.
     if let Some(target) = rewriting::redirect_target(&request) {
         return stop(request, plan, Answer::Redirect(target));
     }

@@ -88,9 +88,9 @@ impl Probe for Pipeline {
     }
 }
 
-/// The file of a name that may be relative to that of a request, and its path: a file of the
-/// request's own folder has one, any other none. A relative name leads no higher than its folder
-/// (request.c: ap_sub_req_lookup_file).
+/// Resolves the name of a file, which may be relative to the folder of the request's file. Returns
+/// the file, and its URL path if it is in that folder. Returns `None` for a relative name that
+/// leads above the folder (request.c: `ap_sub_req_lookup_file`).
 pub(crate) fn file_beside(request: &Request, path: &[u8]) -> Option<(FileName, Option<UrlPath>)> {
     if !path.starts_with(b"/") && climbs(path) {
         return None;

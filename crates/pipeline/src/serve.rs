@@ -173,7 +173,7 @@ impl Pipeline {
         phases::generate(self, prepared).await
     }
 
-    /// Runs work of a request that would hold up its serving thread.
+    /// Returns a handle that runs work of a request in the blocking pool.
     pub(crate) fn beside(&self, request: &Request, may_wait: &MayWait) -> Beside {
         Beside::new(may_wait, Arc::clone(&self.blocking_pool), Rc::clone(&request.departure))
     }
@@ -303,11 +303,11 @@ impl Pipeline {
         }
     }
 
-    /// Prepares a request for waiting: for a client, a resolver, a thread or an application, all of
-    /// which may take minutes. The notices of the request are written; those of a subrequest are
-    /// written with the request, whose section determines what is logged. A task polls what
-    /// follows. Until then there may be no runtime, because a process of one connection makes one
-    /// only when something waits.
+    /// Prepares a request for waiting, and permits it. A client, a resolver, a thread or an
+    /// application may take minutes, so the notices of the request are written now. Those of a
+    /// subrequest are written with the request, whose section determines the log level. A runtime
+    /// exists only from here on: a process of one connection starts one when its request first
+    /// waits.
     pub(crate) async fn before_wait(&self, request: &mut Request, plan: &Plan) -> MayWait {
         if request.resource.depth == 0 {
             self.tell_now(request, plan);

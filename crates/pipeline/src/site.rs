@@ -37,7 +37,7 @@ pub struct Site {
     pub servers: Vec<Server>,
     /// Which of them an address and a host name mean.
     pub hosts: Hosts,
-    /// Which connections begin with the PROXY header.
+    /// The connections that begin with a PROXY header.
     pub proxy_protocol: ProxyProtocol,
     /// What reading .htaccess files takes.
     pub language: Language,
@@ -55,9 +55,9 @@ pub struct Site {
     pub folders_are_listed: bool,
     /// Whether mod_negotiation is active.
     pub negotiates: bool,
-    /// Whether requests can be passed on to applications: mod_proxy and mod_proxy_fcgi are active.
+    /// Whether mod_proxy and mod_proxy_fcgi are active, so that requests can be passed on.
     pub passes_on: bool,
-    /// Where relative paths of sockets begin (DefaultRuntimeDir).
+    /// The folder that relative paths of sockets refer to (DefaultRuntimeDir).
     pub runtime_dir: PathBuf,
     /// Whether mod_rewrite is active.
     pub rewrites: bool,
@@ -78,7 +78,7 @@ pub struct Language {
     pub tables: Tables<Scope>,
     /// What Define and the environment hold.
     pub variables: Variables,
-    /// DefaultRuntimeDir, where it is set.
+    /// DefaultRuntimeDir, if it is set.
     pub runtime_dir: Option<Box<str>>,
     /// Whether a DocumentRoot need not be there (`-T`).
     pub roots_unchecked: bool,
@@ -236,7 +236,7 @@ impl Site {
     /// hosts.
     ///
     /// # Errors
-    /// The directives that cannot be applied, each with its file and line.
+    /// The faults of the directives, each with its file and line.
     pub fn compile(
         nodes: &[Node],
         language: Language,
@@ -363,7 +363,7 @@ impl Site {
     /// of a request is (server/util.c: ap_parse_uri).
     ///
     /// # Errors
-    /// Why a path cannot be one.
+    /// The path is invalid.
     pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Refusal> {
         let options = self.server(request.server).uri_options();
         UrlPath::parse(without_doubled_slash(text), options)

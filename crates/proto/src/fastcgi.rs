@@ -1,6 +1,5 @@
-//! FastCGI 1.0 records in both directions, without I/O: writes what a server and an application
-//! send, and reads what they receive from slices of a receive buffer. Every connection carries one
-//! request, whose id is 1.
+//! Writes and parses FastCGI 1.0 records without I/O, for both the server and the application.
+//! Each connection carries one request, whose id is 1.
 
 /// The length of a record's header, and of the bodies of BEGIN_REQUEST and END_REQUEST.
 const HEADER: usize = 8;
@@ -9,7 +8,7 @@ const HEADER: usize = 8;
 const REQUEST_ID: u16 = 1;
 
 /// The most bytes of name-value pairs in one record (Apache: `send_environment`). Applications read
-/// the pairs of each record for themselves, so that a pair never spans two records.
+/// the pairs of each record separately, so a pair never spans two records.
 pub const MOST_PAIRS: usize = 16 << 10;
 
 /// The most bytes of a stream in one record.
@@ -41,13 +40,13 @@ impl Stream {
 }
 
 const BEGIN_REQUEST: u8 = 1;
-const ABORT_REQUEST: u8 = 2;
 const END_REQUEST: u8 = 3;
 /// The flag of BEGIN_REQUEST that keeps the connection open.
 const KEEP_CONNECTION: u8 = 1;
 const RESPONDER: u16 = 1;
 
-/// What is at the front of the buffer. The caller removes `skip` bytes, and then those of content.
+/// The record, or part of a record, at the front of the buffer. The caller removes `skip` bytes
+/// and then the bytes of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Content of a stream.
@@ -93,12 +92,12 @@ pub enum Record {
     Partial,
 }
 
-/// Why bytes are no FastCGI records.
+/// An error in FastCGI records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The version is another than 1.
+    /// The version is not 1.
     Version(u8),
-    /// The record belongs to a request that nobody made.
+    /// The id of the request is not 1.
     RequestId(u16),
 }
 
@@ -107,7 +106,7 @@ pub enum Fault {
 pub struct RecordReader {
     /// The bytes of an incomplete header, and then of the body of BEGIN_REQUEST or END_REQUEST.
     fixed: [u8; HEADER],
-    /// How many of them have come.
+    /// The number of these bytes that were received.
     filled: usize,
     state: State,
 }
@@ -116,11 +115,11 @@ pub struct RecordReader {
 enum State {
     #[default]
     Header,
-    /// In content that is passed on.
+    /// In the content of a stream.
     Content { stream: Stream, left: usize, padding: usize },
-    /// In the body of a record that has a fixed one; `left` bytes of content are still to come.
+    /// In the body of BEGIN_REQUEST or END_REQUEST; `left` bytes of it are still to be received.
     Fixed { kind: u8, left: usize, padding: usize },
-    /// In bytes without a meaning.
+    /// In padding, or in the content of a record that is skipped.
     Skipped { left: usize },
 }
 
@@ -140,7 +139,7 @@ impl RecordReader {
     /// Continues at the front of `buffer`.
     ///
     /// # Errors
-    /// The bytes are no record of this request.
+    /// The bytes are not a record of this request.
     pub fn read(&mut self, buffer: &[u8]) -> Result<Record, Fault> {
         let mut at = 0;
         loop {
@@ -191,7 +190,7 @@ impl RecordReader {
         }
     }
 
-    /// Takes what is missing of the fixed bytes, and says how many these were.
+    /// Copies missing bytes of the fixed part, and returns their number.
     fn fill(&mut self, bytes: &[u8]) -> usize {
         let room = self.fixed.get_mut(self.filled..).unwrap_or_default();
         let length = room.len().min(bytes.len());
@@ -274,18 +273,6 @@ pub fn encode_begin(out: &mut Vec<u8>, keep: bool) {
     let ([high, low], keep) = (RESPONDER.to_be_bytes(), if keep { KEEP_CONNECTION } else { 0 });
     out.extend_from_slice(&header(BEGIN_REQUEST, 8));
     out.extend_from_slice(&[high, low, keep, 0, 0, 0, 0, 0]);
-}
-
-/// Appends ABORT_REQUEST.
-pub fn encode_abort(out: &mut Vec<u8>) {
-    out.extend_from_slice(&header(ABORT_REQUEST, 0));
-}
-
-/// Appends END_REQUEST for a request that was accepted.
-pub fn encode_request_end(out: &mut Vec<u8>, status: u32) {
-    let [a, b, c, d] = status.to_be_bytes();
-    out.extend_from_slice(&header(END_REQUEST, 8));
-    out.extend_from_slice(&[a, b, c, d, 0, 0, 0, 0]);
 }
 
 /// Appends content of a stream, in as many records as it takes.
@@ -532,8 +519,9 @@ mod tests {
             for (kind, content) in &contents {
                 match kind {
                     0 => encode_begin(&mut out, true),
-                    1 => encode_request_end(&mut out, 3),
-                    2 => encode_abort(&mut out),
+                    1 => out.extend([&header(END_REQUEST, 8)[..], &[0, 0, 0, 3, 0, 0, 0, 0]].concat()),
+                    // ABORT_REQUEST, which the reader skips.
+                    2 => out.extend(header(2, 0)),
                     3 => encode_content(&mut out, Stream::Stdout, content),
                     _ => encode_content(&mut out, Stream::Stderr, content),
                 }

@@ -1,17 +1,17 @@
-//! The head of a script's response (RFC 3875, section 6): finds its end in what the script has
-//! written so far, and sorts its fields as Apache does (util_script.c:
-//! `ap_scan_script_header_err_core_ex`). It decides nothing about the response.
+//! Parses the head of a script's response (RFC 3875, section 6). [`HeadEnd`] finds the end of the
+//! head in the bytes received so far, and [`parse_script_head`] sorts the fields (util_script.c:
+//! `ap_scan_script_header_err_core_ex`).
 
 use evenkeel_message::{Fields, eq_ignore_case};
 use memchr::memchr;
 
-/// The most bytes of a head. Beyond that, the script is considered broken.
+/// The largest head, in bytes. A longer one is an error.
 pub const MOST_HEAD: usize = 64 << 10;
 
 /// The most fields of a head.
 const MOST_FIELDS: usize = 100;
 
-/// The most bytes of a line without its end (Apache: `getsfunc_BRIGADE`).
+/// The longest line without its end, in bytes (util_script.c: `getsfunc_BRIGADE`).
 const MOST_LINE: usize = 8189;
 
 /// The head of a script's response.
@@ -32,7 +32,7 @@ pub struct ScriptHead {
     pub cookies: Vec<Vec<u8>>,
 }
 
-/// What is wrong with a head.
+/// An error in a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadHead {
     /// The script wrote nothing.
@@ -78,7 +78,7 @@ impl HeadEnd {
 /// Parses a head whose end was found.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The head is malformed.
 pub fn parse_script_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
     let (mut parsed, mut rest, mut count) = (ScriptHead::default(), head, 0);
     let mut line = Vec::new();
@@ -125,7 +125,7 @@ impl ScriptHead {
     }
 }
 
-/// The number at the front of a status, as atoi reads it; 0 where there is none.
+/// Parses the number at the front of a status, as atoi(3) does. Returns 0 if there is none.
 fn number(text: &[u8]) -> u16 {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0_u16, |sum, digit| sum.saturating_mul(10).saturating_add(u16::from(digit - b'0')))
@@ -136,7 +136,7 @@ fn skip_blanks(value: &[u8]) -> &[u8] {
     value.get(start..).unwrap_or_default()
 }
 
-/// As isspace in C.
+/// Whether a byte is white space, as isspace(3) defines it.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -20,7 +20,8 @@ pub fn override_type(request: &mut Request, core: CoreSettings<'_>) -> Result<()
         None => handler.value(&RequestContext::new(request, core)),
     };
     match value {
-        // No byte of a request chooses where it is passed on to (CVE-2021-40438).
+        // The target of a proxied request must be constant, so that no client can choose it
+        // (CVE-2021-40438).
         Ok(name)
             if handler.constant().is_none()
                 && name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"proxy:")) =>

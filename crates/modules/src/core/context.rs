@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
-/// The note that holds the DocumentRoot of a request that has one of its own (Apache:
-/// ap_set_document_root).
+/// The note with the DocumentRoot that mod_vhost_alias has set for one request (core.c:
+/// `ap_set_document_root`).
 pub const DOCUMENT_ROOT_NOTE: &str = "document-root";
 
 /// What an expression may ask of a request.
@@ -21,7 +21,7 @@ pub struct RequestContext<'a> {
     pub core: CoreSettings<'a>,
     /// The response, once there is one.
     pub response: Option<&'a Response>,
-    /// What REQUEST_FILENAME is while the name of the file is being made; none where it is that of
+    /// The value of REQUEST_FILENAME while a rule computes the file name. `None` means the file of
     /// the request.
     filename: Option<&'a [u8]>,
 }
@@ -33,7 +33,7 @@ impl<'a> RequestContext<'a> {
         Self { request, core, response: None, filename: None }
     }
 
-    /// The same with another name of the file.
+    /// Sets the value of REQUEST_FILENAME.
     #[must_use]
     pub fn with_filename(mut self, filename: &'a [u8]) -> Self {
         self.filename = Some(filename);

@@ -181,8 +181,8 @@ fn set_handler(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         };
         let text = name.strip_prefix("expr=").unwrap_or(name);
         let compiled = compile(text)?;
-        // A plain name is taken in lower case, but not the path of a Unix socket; that of
-        // AddHandler is as written.
+        // SetHandler converts a constant name to lower case, except for the path of a Unix
+        // socket. AddHandler keeps the name.
         let is_plain = compiled.constant().is_some_and(|name| !name.starts_with(b"proxy:unix"));
         Some(Arc::new(if is_plain { compile(&text.to_ascii_lowercase())? } else { compiled }))
     };

@@ -53,8 +53,8 @@ pub fn public_url(request: &Request, core: CoreSettings<'_>, path: &[u8]) -> Vec
     url
 }
 
-/// Whether a name matches a pattern with `*` and `?` (Apache: ap_strcasecmp_match), both in
-/// lower case. Linear in their product, so that no pattern can stall a request.
+/// Whether a name matches a pattern with `*` and `?` (util.c: `ap_strcasecmp_match`). Both are in
+/// lower case. The time is bounded by the product of their lengths.
 #[must_use]
 pub fn wildcard_match(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);

@@ -6,7 +6,7 @@ use evenkeel_message::{FilterPosition, OutputFilter};
 
 /// The filters that Apache has for every response.
 pub(super) const OUTPUT_FILTERS: &[Provided] = &[
-    // Responses are sent as they are where a configuration asks for brotli.
+    // The filter is accepted and compresses nothing.
     always("BROTLI_COMPRESS"),
     always("BYTERANGE"),
     always("CHUNK"),

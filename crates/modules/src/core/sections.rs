@@ -139,8 +139,8 @@ fn place_within(scope: &Scope) -> Place {
     }
 }
 
-/// Walks a section's children with settings of their own and gives those back. `path` is what the
-/// section is called in those (Apache: cmd->path).
+/// Applies the directives of a section to new settings and returns them. `path` is the path, name
+/// or pattern of the section (Apache: cmd->path).
 fn inner_settings(
     scope: &mut Scope,
     block: &Block<'_, Scope>,

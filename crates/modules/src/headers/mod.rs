@@ -194,8 +194,8 @@ pub fn act_on_response(request: &mut Request, around: Around<'_>, response: &mut
     }
 }
 
-/// States the length before the fields that the lines add, where Apache's handlers state it. The
-/// value that is sent is that of the body.
+/// Adds Content-Length before the fields that Header lines add, in Apache's order of fields. The
+/// connection replaces its value by the length that it sends.
 fn state_length(response: &mut Response) {
     if let Some(length) = response.body.length().filter(|length| *length > 0)
         && !response.fields.contains(Name::ContentLength)
@@ -215,7 +215,7 @@ pub fn act_on_error(request: &mut Request, around: Around<'_>, response: &mut Re
     for entry in &around.lines.always {
         change_response(entry, request, around, response, true);
     }
-    // The fields of the refusal, such as Location and Allow, follow those of the lines.
+    // Fields of the error itself, such as Location and Allow, follow those of Header lines.
     response.always.extend(&before);
 }
 
@@ -523,7 +523,7 @@ mod tests {
         let plan = directory(&lines);
         let around = around(&plan);
         act_on_error(&mut request(), around, &mut response);
-        // What Header adds stands before the fields of the answer, as in Apache.
+        // The fields of Header lines stand before those of the answer, as in Apache.
         assert_eq!(shown(&response.always), "A=1|A=0");
     }
 

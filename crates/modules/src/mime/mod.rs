@@ -105,9 +105,9 @@ pub struct Global {
     pub types_config: Option<PathBuf>,
 }
 
-/// Finds out what the request's file is from its name. A folder, which `is_directory` tells, has a
-/// type of its own. It has a handler of its own too, unless ScriptAlias has named one (mod_dir.c:
-/// fixup_dir).
+/// Sets the media type, handler, encoding and language of a request by the name of its file. A
+/// folder (`is_directory`) has the type and the handler `httpd/unix-directory`; ScriptAlias
+/// replaces the handler (mod_dir.c: `fixup_dir`).
 pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_directory: bool) {
     if is_directory {
         request.resource.content.media_type = Some(FOLDER.into());

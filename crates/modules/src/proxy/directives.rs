@@ -1,5 +1,5 @@
-//! mod_proxy's directives: lines go in; rules, applications with parameters and sections come out.
-//! What this server does not have yet is refused by name.
+//! The directives of mod_proxy. Their functions add rules, applications with parameters and
+//! settings of sections to a scope. A feature that this server does not support is a fault.
 
 use super::pass::From;
 use super::worker::Worker;
@@ -159,7 +159,7 @@ fn error_override(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// Where relative paths of sockets begin.
+/// The folder that relative paths of sockets refer to (DefaultRuntimeDir).
 fn runtime_dir(scope: &Scope) -> PathBuf {
     scope.server_path(scope.global().core.runtime_dir.as_deref().unwrap_or("/var/run/apache2"))
 }
@@ -217,7 +217,7 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         match word.to_ascii_lowercase().as_str() {
             "nocanon" => is_raw = true,
             "noquery" => without_query = true,
-            // Without ProxyPassInterpolateEnv it does nothing.
+            // The parameter has no effect without ProxyPassInterpolateEnv.
             "interpolate" => {}
             _ => match word.split_once('=') {
                 None => {
@@ -255,7 +255,8 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// Gives an application parameters: those that it has already stay.
+/// Adds parameters to an application. ProxySet replaces parameters that are set already; ProxyPass
+/// and `<Proxy>` keep them.
 fn set_parameters(
     scope: &mut Scope,
     what: &str,
@@ -269,7 +270,7 @@ fn set_parameters(
     let workers = &mut scope.server.proxy.workers;
     let known = workers.iter().position(|worker| worker.target == *target);
     if let Some(known) = known.map(|place| workers.remove(place)) {
-        // ProxySet changes parameters, and other directives only add to them (AH01146).
+        // Apache reports a second ProxyPass with other parameters as AH01146.
         worker = match what {
             "ProxySet" => worker.or(&known),
             _ => known.or(&worker),
@@ -293,7 +294,7 @@ fn set(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     set_of(scope, &url, parameters)
 }
 
-/// ProxySet with these parameters for an application.
+/// Executes ProxySet with parameters for the application at `url`.
 fn set_of(scope: &mut Scope, url: &str, parameters: &str) -> DirectiveResult {
     let pairs = key_values(parameters)
         .map_err(|_| "Invalid ProxySet parameter. Parameter must be in the form 'key=value'")?;
@@ -301,8 +302,8 @@ fn set_of(scope: &mut Scope, url: &str, parameters: &str) -> DirectiveResult {
     set_parameters(scope, "ProxySet", &target, &pairs)
 }
 
-/// `<Proxy>` of one application. Only ProxySet may stand in it: what else a section says would not
-/// act on what is passed on, so it is refused.
+/// Reads a `<Proxy>` section of one application. Any directive but ProxySet is a fault, because
+/// the settings of a `<Proxy>` section do not apply to proxied requests here.
 fn proxy_section(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let name = block.call.name;
     let (url, rest) = next_word(block.argument()?);
@@ -333,7 +334,7 @@ fn proxy_section(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Faul
         set_of(scope, &url, &child.arguments)
             .map_err(|text| Fault::new(child.position.clone(), text))?;
     }
-    // What names a scheme must name one that is there, or the section would never hold.
+    // A section for a scheme that this server does not support would never apply.
     let is_url = url.contains("://") && name == "<Proxy" && !evenkeel_expr::is_glob(url.as_bytes());
     if !is_url {
         return Ok(());

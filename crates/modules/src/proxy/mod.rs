@@ -1,6 +1,6 @@
-//! mod_proxy: requests that are passed on to an application instead of being answered from a file.
-//! The configuration's directives become rules; a request and the rules of its server and sections
-//! go in, and the target goes out. It connects to nothing: the module of the target's scheme does.
+//! mod_proxy: passes requests on to an application. [`translate`] matches a request with the rules
+//! of its server and its section, and returns the target. The room `upstream` connects to the
+//! target.
 
 mod directives;
 mod pass;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a server says.
+/// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// ProxyPass and ProxyPassMatch, in the order in which they are tried.
@@ -32,7 +32,7 @@ pub struct Rules {
     pub inherits: Option<bool>,
 }
 
-/// What a server says, which hosts share.
+/// The settings of a server. Virtual hosts with equal settings share one allocation.
 pub type Server = Shared<Rules>;
 
 crate::unsaid!(Rules);
@@ -52,21 +52,21 @@ impl Merge for Rules {
     }
 }
 
-/// The statuses of an application that this server's own pages take the place of.
+/// The statuses of responses that are replaced by an error document of this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorOverride {
-    /// None.
+    /// No status.
     Off,
-    /// All errors.
+    /// All statuses from 400.
     On,
-    /// These.
+    /// The listed statuses.
     Statuses(Arc<[u16]>),
 }
 
-/// What a section says.
+/// The settings of one section.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// ProxyPass of the section itself.
+    /// ProxyPass inside the section.
     pub pass: Option<Arc<Pass>>,
     /// ProxyErrorOverride.
     pub errors: Option<ErrorOverride>,
@@ -85,7 +85,7 @@ impl Merge for Directory {
 }
 
 impl Directory {
-    /// Whether an application's response of this status is replaced (mod_proxy.h:
+    /// Whether an error document replaces a response with this status (proxy_util.c:
     /// `ap_proxy_should_override`).
     #[must_use]
     pub fn overrides(&self, status: Status) -> bool {
@@ -97,11 +97,11 @@ impl Directory {
     }
 }
 
-/// Where the path of a request is passed on to: the section's own rule first, then the server's
-/// (mod_proxy.c: `proxy_trans`).
+/// Returns the target of the first rule that matches the path of a request: the rule of the
+/// section is tried first, then those of the server (mod_proxy.c: `proxy_trans`).
 ///
 /// # Errors
-/// 500 where a pattern cannot be matched.
+/// 500 if a pattern exceeds the limits of a match.
 pub fn translate(
     request: &mut Request,
     server: &Rules,
@@ -123,11 +123,12 @@ pub fn translate(
     Ok(None)
 }
 
-/// The target of a handler `proxy:URL`, and the path for it: the file of the request behind that
-/// of the URL (mod_proxy.c: `proxy_handler`). None where the handler is another.
+/// Returns the target of a handler `proxy:URL`. Its path is that of the URL, followed by the file
+/// of the request (mod_proxy.c: `proxy_handler`). Returns `None` if the request has another
+/// handler.
 ///
 /// # Errors
-/// 500 where the URL is none that this server can pass requests to.
+/// 500 if the URL is not a target.
 pub fn of_handler(request: &mut Request, runtime_dir: &Path) -> Result<Option<Proxied>, Answer> {
     let handler = request.resource.content.handler.as_deref().unwrap_or_default();
     let Some(url) = handler.strip_prefix(b"proxy:") else { return Ok(None) };
@@ -147,12 +148,12 @@ pub fn of_handler(request: &mut Request, runtime_dir: &Path) -> Result<Option<Pr
     Ok(Some(Proxied { target: Arc::new(target), path, is_raw: true, without_query: false }))
 }
 
-/// The worker whose URL is the longest that a target begins with (proxy_util.c:
+/// Returns the worker whose URL is the longest prefix of the URL of a request (proxy_util.c:
 /// `ap_proxy_get_worker`).
 #[must_use]
 pub fn worker_of<'a>(rules: &'a Rules, proxied: &Proxied) -> Option<&'a Worker> {
     let fitting = rules.workers.iter().filter(|worker| worker.fits(proxied));
-    // Of equal ones the first has the parameters.
+    // The first of several workers with the same URL is used.
     let mut best: Option<&Arc<Worker>> = None;
     for worker in fitting {
         if best.is_none_or(|best| worker.target.path.len() > best.target.path.len()) {

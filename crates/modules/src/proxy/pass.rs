@@ -1,45 +1,44 @@
-//! One rule of ProxyPass or ProxyPassMatch: the paths that it is for, and the target that they are
-//! passed on to.
+//! A rule of ProxyPass or ProxyPassMatch, which maps paths of requests to a target.
 
 use crate::prefix::match_prefix;
 use evenkeel_expr::{Captures, Pattern};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, Target};
 use std::sync::Arc;
 
-/// The bytes of a path that are not escaped, beside letters and digits (proxy_util.c:
+/// The bytes of a path that are not percent-encoded, beside letters and digits (proxy_util.c:
 /// `ap_proxy_canonenc_ex`, enc_path).
 const PLAIN: &[u8] = b"~$-_.+!*'(),;:@&=/";
 
-/// A rule.
+/// A rule of ProxyPass or ProxyPassMatch.
 #[derive(Debug)]
 pub struct Pass {
-    /// What it is for.
+    /// The paths that the rule matches.
     pub(super) from: From,
-    /// Where to; none for `!`.
+    /// The target, or `None` for a rule with `!`, which excludes its paths from proxying.
     pub(super) target: Option<Arc<Target>>,
-    /// Whether the path goes as the client sent it.
+    /// Whether the path is sent as the client has encoded it (`nocanon`).
     pub(super) is_raw: bool,
-    /// Whether the query is left out.
+    /// Whether the query is not sent (`noquery`).
     pub(super) without_query: bool,
 }
 
-/// The paths that a rule is for.
+/// The paths that a rule matches.
 #[derive(Debug)]
 pub(super) enum From {
-    /// Those that begin with this, whole names only.
+    /// Paths whose first segments are these.
     Prefix(Box<[u8]>),
-    /// Those that match; the target's path has references to the groups.
+    /// Paths that match the pattern. The path of the target may refer to its groups.
     Pattern(Pattern),
 }
 
-/// What a rule says of a path.
+/// The result of a rule.
 #[derive(Debug)]
 pub enum Passed {
-    /// It is for others.
+    /// The rule does not match the path.
     Elsewhere,
-    /// The path is not passed on, whatever later rules say.
+    /// The rule excludes the path from proxying; no later rule is tried.
     Never,
-    /// The path is passed on.
+    /// The rule matches, and the request is passed on.
     To(Proxied),
 }
 
@@ -47,7 +46,7 @@ impl Pass {
     /// Applies the rule to the path of a request.
     ///
     /// # Errors
-    /// 500 where the pattern and the path together pass the bounds of a match.
+    /// 500 if the pattern exceeds the limits of a match on this path.
     pub fn apply(&self, request: &mut Request) -> Result<Passed, Answer> {
         let path = &*request.resource.path;
         let raw = || {
@@ -95,8 +94,8 @@ impl Pass {
     }
 }
 
-/// A path as an application gets it: what may not stand in a path is escaped (mod_proxy_fcgi.c:
-/// proxy_fcgi_canon).
+/// Percent-encodes the bytes that may not stand in the path of a URL (mod_proxy_fcgi.c:
+/// `proxy_fcgi_canon`).
 #[must_use]
 pub fn escape_path(path: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

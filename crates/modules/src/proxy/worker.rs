@@ -1,18 +1,18 @@
-//! An application with its parameters: `key=value` behind ProxyPass, `<Proxy>` and ProxySet
+//! A worker: an application with the `key=value` parameters of ProxyPass, `<Proxy>` and ProxySet
 //! (mod_proxy.c: `set_worker_param`).
 
 use crate::core::parse_interval;
 use evenkeel_message::{Proxied, Target};
 use std::time::Duration;
 
-/// An application that the configuration gives parameters.
+/// An application with parameters.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// The application; requests for paths below its path have its parameters.
+    /// The application. The parameters apply to requests whose path begins with that of the target.
     pub target: Target,
-    /// How long it may be silent.
+    /// The timeout of one read or write (`timeout`).
     pub timeout: Option<Duration>,
-    /// How long a connection may take.
+    /// The timeout of connecting (`connectiontimeout`).
     pub connection_timeout: Option<Duration>,
 }
 
@@ -21,7 +21,7 @@ impl Worker {
         Self { target, timeout: None, connection_timeout: None }
     }
 
-    /// The same application, with the parameters of `other` where it has none of its own.
+    /// Takes each parameter that is not set from `other`.
     pub(super) fn or(&self, other: &Worker) -> Self {
         Self {
             target: self.target.clone(),
@@ -30,7 +30,7 @@ impl Worker {
         }
     }
 
-    /// Whether requests to this target have its parameters.
+    /// Whether the parameters apply to a request.
     #[must_use]
     pub fn fits(&self, proxied: &Proxied) -> bool {
         let (own, other) = (&self.target, &*proxied.target);
@@ -38,11 +38,11 @@ impl Worker {
         own.address == other.address && own.port == other.port && proxied.path.starts_with(path)
     }
 
-    /// Sets one parameter. What the server does by itself, or what only balancers have, is checked
-    /// and has no effect.
+    /// Sets one parameter. `timeout` and `connectiontimeout` have an effect; the values of the
+    /// other parameters are only checked.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The name is unknown, the value is invalid, or the parameter belongs to balancers.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let key = key.to_ascii_lowercase();
         let at_least = |least: i64, text: &str| match leading_number(value) >= least {
@@ -114,7 +114,7 @@ impl Worker {
     }
 }
 
-/// The number at the front of a text, as atoi reads it.
+/// Parses the number at the front of a text, as atoi(3) does.
 fn leading_number(text: &str) -> i64 {
     let digits = text.bytes().position(|byte| !byte.is_ascii_digit() && byte != b'-');
     text.get(..digits.unwrap_or(text.len())).and_then(|text| text.parse().ok()).unwrap_or(0)

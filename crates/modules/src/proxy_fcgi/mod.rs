@@ -1,5 +1,5 @@
-//! mod_proxy_fcgi: what a FastCGI application is told of a request that is passed on to it. A
-//! request and its settings go in; the variables go out. ProxyFCGISetEnvIf has the last word.
+//! mod_proxy_fcgi: the variables that are sent to a FastCGI application. [`script`] names the
+//! script, and [`fix_variables`] applies ProxyFCGISetEnvIf after all other variables are set.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -43,12 +43,12 @@ pub const MODULE: Module = Module {
     provides: &[],
 };
 
-/// The kind of an application.
+/// The values of ProxyFCGIBackendType.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendType {
-    /// php-fpm, which takes `proxy:fcgi://host` off the name of the script.
+    /// php-fpm, which strips `proxy:fcgi://host` from SCRIPT_FILENAME.
     Fpm,
-    /// Any other.
+    /// Any other application.
     Generic,
 }
 
@@ -57,11 +57,11 @@ pub enum BackendType {
 pub struct Fixup {
     condition: Condition,
     name: Box<[u8]>,
-    /// The value; none where the variable is removed.
+    /// The value. `None` removes the variable.
     value: Option<Text>,
 }
 
-/// What a section says.
+/// The settings of one section.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// ProxyFCGIBackendType.
@@ -124,19 +124,19 @@ fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// What an application is told of the name of its script.
+/// The name of the script of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// SCRIPT_FILENAME.
     pub file: Vec<u8>,
-    /// The rest of the path behind it.
+    /// PATH_INFO: the rest of the path behind the script.
     pub path_info: Vec<u8>,
 }
 
 /// Names the script of a target (mod_proxy_fcgi.c: `proxy_fcgi_canon`, `send_environment`).
 ///
 /// # Errors
-/// 403 for a raw path that could be read in two ways.
+/// 403 if a path without percent-encoding contains a control character, or a `?` for php-fpm.
 pub fn script(
     request: &mut Request,
     proxied: &Proxied,
@@ -164,7 +164,7 @@ pub fn script(
     Ok(Script { file, path_info })
 }
 
-/// Splits the rest of a path off a script, as the variable proxy-fcgi-pathinfo says.
+/// Sets PATH_INFO by the rule in the variable proxy-fcgi-pathinfo.
 fn split_path(
     path: &[u8],
     path_info: &mut Vec<u8>,
@@ -198,7 +198,8 @@ fn split_path(
     Ok(())
 }
 
-/// A path without escapes, but for those of slashes (util.c: `ap_unescape_url_keep2f`).
+/// Decodes the percent-encoding of a path, but not `%2F` and `%00` (util.c:
+/// `ap_unescape_url_keep2f`).
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
@@ -217,10 +218,10 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Gives the administrator the last word on the variables (mod_proxy_fcgi.c: `fix_cgivars`).
+/// Applies ProxyFCGISetEnvIf to the variables (mod_proxy_fcgi.c: `fix_cgivars`).
 ///
 /// # Errors
-/// 503 where a condition cannot be decided.
+/// 503 if a condition cannot be evaluated.
 pub fn fix_variables(
     request: &mut Request,
     variables: Variables,
@@ -230,7 +231,7 @@ pub fn fix_variables(
     if settings.fixups.is_empty() {
         return Ok(variables);
     }
-    // The expressions see the variables as the environment of the request.
+    // Expressions look variables up in the environment of the request.
     let outer = std::mem::replace(&mut request.resource.env, variables);
     let mut fixed = Ok(());
     for fixup in &settings.fixups {

@@ -1,4 +1,4 @@
-//! The response that is made of what a program has answered (util_script.c:
+//! Makes a response from the output of a program (util_script.c:
 //! `ap_scan_script_header_err_core_ex`).
 
 use evenkeel_message::{
@@ -8,23 +8,23 @@ use evenkeel_message::{
 use evenkeel_proto::script::ScriptHead;
 use evenkeel_sys::clock;
 
-/// With this variable, the length that a program states is passed on (CVE-2024-24795).
+/// If this variable is set, the Content-Length of a program is used (CVE-2024-24795).
 const TRUSTED_LENGTH: &str = "ap_trust_cgilike_cl";
 
-/// What a program has answered.
+/// The output of a program.
 pub struct Output {
     /// The head.
     pub head: ScriptHead,
     /// The body.
     pub body: Body,
-    /// The name of the module that asked the program.
+    /// The module that ran the program, for the error log.
     pub module: &'static str,
 }
 
-/// Makes a response of it.
+/// Makes a response from the output of a program.
 ///
 /// # Errors
-/// 500 where its status is none.
+/// 500 if the output has an invalid status.
 pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer> {
     let Output { head, body, module } = output;
     let mut response = Response::new(request.resource.status);
@@ -40,7 +40,7 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
             return Err(Status::INTERNAL_SERVER_ERROR.into());
         };
         response.status = status;
-        // A number alone has the usual phrase.
+        // A status without a phrase gets the standard phrase.
         let line = std::str::from_utf8(line).ok().filter(|line| line.trim().contains(' '));
         response.status_line = line.map(Into::into);
     }
@@ -77,7 +77,7 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
     Ok(response)
 }
 
-/// A media type in lower case, but for its parameters.
+/// Converts a media type to lower case, but not its parameters.
 fn lower_type(mut media_type: Vec<u8>) -> Vec<u8> {
     let end = media_type.iter().position(|byte| *byte == b';').unwrap_or(media_type.len());
     if let Some(bare) = media_type.get_mut(..end) {
@@ -86,7 +86,7 @@ fn lower_type(mut media_type: Vec<u8>) -> Vec<u8> {
     media_type
 }
 
-/// The length of a stream is what the program says it is.
+/// Sets the length of a stream to the Content-Length of the program.
 fn state_length(response: &mut Response, stated: Option<&[u8]>) {
     let stated = stated.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
     if let (Body::Stream(_, length @ None), Some(stated)) = (&mut response.body, stated) {
@@ -94,7 +94,7 @@ fn state_length(response: &mut Response, stated: Option<&[u8]>) {
     }
 }
 
-/// Last-Modified, which is not in the future. Returns the time in seconds since 1970.
+/// Sets Last-Modified, at most to the current time. Returns it in seconds since 1970.
 fn add_modified(
     request: &mut Request,
     response: &mut Response,
@@ -113,7 +113,8 @@ fn add_modified(
     Some(modified)
 }
 
-/// A program that says no status may have its response cut by the conditions of the request.
+/// Evaluates the conditions of the request (RFC 9110, section 13) for a program that sets no
+/// status. The response becomes 304 or 412 if they require it.
 fn settle_conditions(request: &Request, response: &mut Response, modified: Option<i64>) {
     let etag = response.fields.first(Name::ETag).map(<[u8]>::to_vec);
     let validators = Validators { etag: etag.as_deref(), modified };

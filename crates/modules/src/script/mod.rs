@@ -1,5 +1,5 @@
-//! What all handlers of programs have in common: the variables that a program is told
-//! ([`variables`]), and the response that is made of what it answers ([`respond`]).
+//! Functions that all handlers of programs share: [`variables`] sets the variables of a program,
+//! and [`respond`] makes a response from its output.
 
 mod answer;
 mod variables;

@@ -1,5 +1,5 @@
-//! The variables that a program is told of its request, as CGI has them (RFC 3875, section 4;
-//! util_script.c: `ap_add_common_vars`, `ap_add_cgi_vars`).
+//! The CGI variables of a request (RFC 3875, section 4; util_script.c: `ap_add_common_vars`,
+//! `ap_add_cgi_vars`).
 
 use crate::CoreSettings;
 use crate::core::{public_name, public_port};
@@ -7,27 +7,29 @@ use evenkeel_message::{Request, Variables, eq_ignore_case};
 use evenkeel_proto::escape_html;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// PATH where neither the request nor the server has one (ap_config_layout.h: DEFAULT_PATH).
+/// The default of PATH, if neither the environment of the request nor that of the server sets it
+/// (ap_config_layout.h: DEFAULT_PATH).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin:/usr/ucb:/usr/bsd:/usr/local/bin";
 
-/// What a request does not know of its program and its server.
+/// The values of variables that a [`Request`] does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
     /// SCRIPT_FILENAME.
     pub file: &'a [u8],
     /// The rest of the path behind the program (PATH_INFO).
     pub path_info: &'a [u8],
-    /// The file that the rest of the path would be (PATH_TRANSLATED).
+    /// The file that PATH_INFO maps to (PATH_TRANSLATED).
     pub path_translated: Option<&'a [u8]>,
-    /// The length of a body that was read whole.
+    /// The length of the body, if it was read completely, in bytes.
     pub body_length: Option<u64>,
-    /// SERVER_SIGNATURE, which ends with its line.
+    /// SERVER_SIGNATURE, with the newline at its end.
     pub signature: &'a str,
     /// SERVER_SOFTWARE.
     pub software: &'a str,
 }
 
-/// The environment of the request with what a program is told over it.
+/// Returns the environment of the request with the CGI variables. A CGI variable replaces a
+/// variable of the environment with the same name.
 #[must_use]
 pub fn variables(request: &Request, core: CoreSettings<'_>, program: &Program<'_>) -> Variables {
     let mut variables = request.resource.env.clone();
@@ -47,7 +49,7 @@ pub fn variables(request: &Request, core: CoreSettings<'_>, program: &Program<'_
     variables
 }
 
-/// The fields of the request: HTTP_NAME, CONTENT_TYPE and CONTENT_LENGTH.
+/// Adds the header fields of the request: HTTP_NAME, CONTENT_TYPE and CONTENT_LENGTH.
 fn add_fields(
     variables: &mut Variables,
     request: &Request,
@@ -58,10 +60,10 @@ fn add_fields(
     let passes_credentials = core.directory.cgi_pass_auth == Some(true);
     for (name, value) in fields.iter() {
         let is = |other: &str| eq_ignore_case(name, other.as_bytes());
-        // PROXY is a setting of many programs, which no client may make (httpoxy).
+        // Many programs read HTTP_PROXY as a setting, which no client may set (httpoxy).
         let is_hidden = is("Proxy")
             || (!passes_credentials && (is("Authorization") || is("Proxy-Authorization")));
-        // The body has come whole: its length is known, and it is chunked no longer.
+        // A body that was read completely is sent with its length, and without chunks.
         let is_framing =
             is("Content-Length") || (program.body_length.is_some() && is("Transfer-Encoding"));
         if is_hidden || is_framing {
@@ -86,8 +88,8 @@ fn add_fields(
     }
 }
 
-/// The variable of a field; none where its name has other bytes than letters, digits and `-`
-/// (util_script.c: `http2env`).
+/// Returns the variable of a header field, or `None` if the name of the field has other bytes than
+/// letters, digits and `-` (util_script.c: `http2env`).
 fn exported(name: &[u8]) -> Option<Vec<u8>> {
     let mut variable = b"HTTP_".to_vec();
     for byte in name {
@@ -154,7 +156,7 @@ fn add_client(variables: &mut Variables, request: &Request) {
     }
 }
 
-/// What led here: an error, an index or a redirect.
+/// Adds the variables of the request that was redirected internally to this one.
 fn add_previous(variables: &mut Variables, request: &Request, core: CoreSettings<'_>) {
     let Some(previous) = request.previous.as_deref() else { return };
     let path = &previous.resource.path;
@@ -199,8 +201,9 @@ fn add_request(
     }
 }
 
-/// Where the rest of the path begins in a path: they are compared from behind, since doubled
-/// slashes of the path count once in the rest (util_script.c: `ap_find_path_info`).
+/// Returns the offset at which `path_info` begins in `path`. The two are compared from their ends,
+/// because `path` may have several slashes where `path_info` has one (util_script.c:
+/// `ap_find_path_info`).
 fn find_path_info(path: &[u8], path_info: &[u8]) -> usize {
     let (mut end, mut rest) = (path.len(), path_info);
     while let (Some(at), [before @ .., last]) = (end.checked_sub(1), rest) {
