@@ -12,7 +12,7 @@ const ROUNDS: u32 = 32_000;
 /// The flags of a rule.
 #[derive(Debug, Default)]
 pub(super) struct Flags {
-    /// B, BCTLS: groups are escaped, with the exceptions of BNE and BNP. `None` without B and BCTLS.
+    /// B, BCTLS: how groups are escaped, with BNE and BNP. `None` without B and BCTLS.
     pub escaping: Option<Escaping>,
     /// C: if the rule does not match, the rules chained to it are skipped.
     pub chain: bool,
