@@ -22,8 +22,8 @@ pub const MODULE: Module = Module {
     page: "mod_allowmethods",
     subject: "The methods that a section lets through.",
     remarks: &[
-        "TraceEnable controls TRACE, which is answered before AllowMethods is checked. AllowMethods \
-         applies to TRACE requests that are passed on.",
+        "TraceEnable controls TRACE, which is answered before AllowMethods is checked. \
+         AllowMethods applies to TRACE requests that are passed on.",
         "The Allow field of a 405 lists the methods that the section lets through (RFC 9110, \
          15.5.6). Apache lists TRACE alone.",
     ],
