@@ -1,5 +1,5 @@
-//! Compares the order of the fields of responses with apache2's, for those who compare dumps. Wire
-//! scripts compare the values alone.
+//! Compares the order of the response fields with apache2's, for users who compare dumps. Wire
+//! scripts compare only the values.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
@@ -18,7 +18,7 @@ Header add X-B b
 Header always set X-C c
 ";
 
-/// The names of the fields of a response, in their order.
+/// Returns the names of the fields of a response, in order.
 fn names(house: &House, target: &str) -> Vec<String> {
     let mut bytes = Vec::new();
     ask(house.address, target).unwrap().read_to_end(&mut bytes).unwrap();

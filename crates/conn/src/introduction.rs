@@ -1,5 +1,5 @@
-//! The PROXY header at the front of a connection, in which a proxy names the client that it speaks
-//! for (RemoteIPProxyProtocol). A connection that begins with anything else is closed.
+//! The PROXY header at the beginning of a connection, in which a proxy sends the address of its
+//! client (RemoteIPProxyProtocol). A connection that begins with anything else is closed.
 
 use crate::connection::{Connection, Introduction};
 use crate::site::Site;
@@ -7,18 +7,17 @@ use crate::worker::Inner;
 use evenkeel_message::{Level, Notice, Request};
 use evenkeel_proto::ProxyHeader;
 
-/// What has come of a connection that awaits the header.
+/// The result of parsing the bytes received so far.
 pub(crate) enum Introduced {
-    /// The whole header, of so many bytes.
+    /// The header is complete and has this many bytes.
     Known(usize),
-    /// A part of it.
+    /// The header is not complete.
     Partly,
-    /// Something else, of which the error log has been told.
+    /// The bytes are not a PROXY header. The reason is logged if Apache logs one.
     Not,
 }
 
-/// Reads the header in what has come of the connection, and makes the client that it names that of
-/// the connection.
+/// Parses the PROXY header and sets the client's address of the connection.
 pub(crate) fn make<S: Site>(
     inner: &Inner<S>,
     connection: &mut Connection,
@@ -47,7 +46,7 @@ pub(crate) fn make<S: Site>(
     }
 }
 
-/// Tells a request of the connection who named its client.
+/// Copies the addresses from the PROXY header to a request of the connection.
 pub(crate) fn note(request: &mut Request, connection: &Connection) {
     if let Introduction::Made(proxy) = connection.introduction {
         request.peer = connection.peer;

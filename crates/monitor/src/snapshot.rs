@@ -5,7 +5,7 @@ use crate::pool::Pool;
 use evenkeel_scoreboard::SlotState;
 use serde::{Serialize, Serializer};
 
-/// The most letters of a scoreboard, because readers have buffers of 64 KiB for its line.
+/// The maximum number of letters of a scoreboard. Readers have buffers of 64 KiB for its line.
 const MOST_LETTERS: usize = 65_000;
 
 /// The server at one moment. Fields that end in `_us` are microseconds; moments are counted since
@@ -226,8 +226,8 @@ impl Snapshot {
         self.now_us.saturating_sub(self.restart_us) / 1_000_000
     }
 
-    /// A letter for every worker that was used, then for the other idle ones and the open slots, so
-    /// that the letters agree with [`Snapshot::counts`]. What exceeds [`MOST_LETTERS`] is left out.
+    /// Returns a letter for each used worker, then for the other idle workers and the open slots.
+    /// The letters agree with [`Snapshot::counts`], and are limited to [`MOST_LETTERS`].
     #[must_use]
     pub fn letters(&self) -> String {
         let serving = self.children.iter().filter(|child| !child.stopping && !child.starting);
@@ -237,7 +237,7 @@ impl Snapshot {
         self.taken().chain(idle).chain(open).take(MOST_LETTERS).collect()
     }
 
-    /// A letter for every slot: those of the children, then the open ones.
+    /// Returns a letter for each slot: first the slots of the children, then the open slots.
     #[must_use]
     pub fn slot_letters(&self) -> String {
         let open = std::iter::repeat_n(SlotState::Open.letter(), self.open_slots);

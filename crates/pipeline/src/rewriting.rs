@@ -1,5 +1,6 @@
-//! The rules of mod_rewrite in the phases: what they ask of the server around them, and what
-//! becomes of a request that they have changed. Requests that no rule is on for never come here.
+//! Applies the rules of mod_rewrite in the phases: implements the services that rules need, and
+//! acts on their outcome. The pipeline calls these functions only for requests with RewriteEngine
+//! on.
 
 use crate::look::{self, Aside, Start, beside, see};
 use crate::phases;
@@ -19,24 +20,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a look ahead costs a request, in steps of its allowance: it runs the phases once more.
+/// The cost of a look-ahead subrequest, in steps of the request's allowance: it runs the phases
+/// once more.
 const LOOK_STEPS: u64 = 1_000_000;
 
-/// What is before a URI that a module for proxies has to get.
+/// The prefix of a proxy URI in log lines.
 const PROXY: &[u8] = b"proxy:";
 
-/// What the rules of a server have made of a request.
+/// The outcome of a server's rules.
 pub(crate) enum Translation {
-    /// It goes on, with its own path or another one.
+    /// The request is mapped to a file later. Its path may have changed.
     Open,
-    /// Its file is known.
+    /// The request is mapped to a file or to a proxy.
     Mapped,
 }
 
 /// Applies the rules of the server.
 ///
 /// # Errors
-/// What answers the request.
+/// The response to the request.
 pub(crate) async fn translate(
     pipeline: &Pipeline,
     request: &mut Box<Request>,
@@ -58,10 +60,10 @@ pub(crate) async fn translate(
     }
 }
 
-/// Applies the rules of the sections of a request whose file is known.
+/// Applies the rules of the sections of a request that is mapped to a file.
 ///
 /// # Errors
-/// What answers the request.
+/// The response to the request.
 pub(crate) async fn fix_up(
     pipeline: &Pipeline,
     request: &mut Box<Request>,
@@ -85,8 +87,8 @@ pub(crate) async fn fix_up(
     }
 }
 
-/// Where the handler of redirects leads a request that rules have changed, with its query
-/// (mod_rewrite.c: handler_redirect).
+/// Returns the target of the internal redirect of a rule, with the query (mod_rewrite.c:
+/// handler_redirect). Returns `None` if the request is not redirected.
 pub(crate) fn redirect_target(request: &Request) -> Option<Vec<u8>> {
     let content = &request.resource.content;
     let mut target = content.redirect.as_ref()?.to_vec();
@@ -100,7 +102,7 @@ pub(crate) fn redirect_target(request: &Request) -> Option<Vec<u8>> {
     Some(target)
 }
 
-/// Makes the path of a request the one that a rule with the flag PT has made.
+/// Sets the path of the request to the result of a rule with the flag PT.
 fn pass(request: &mut Request, path: Vec<u8>) -> Result<(), Answer> {
     if !path.starts_with(b"/") {
         let line = quoted(&request.head.line);
@@ -121,11 +123,11 @@ fn pass(request: &mut Request, path: Vec<u8>) -> Result<(), Answer> {
     Ok(())
 }
 
-/// Passes a request of a rule with the flag P on. Scheme, host and socket must be those that the
-/// rule itself names: no byte of a request chooses them (CVE-2021-40438).
+/// Passes the request of a rule with the flag P on. The rule's text must contain the scheme and the
+/// host or socket, so that the request cannot choose them (CVE-2021-40438).
 ///
 /// # Errors
-/// 403 where no module is a proxy, 500 where the target is none that requests are passed on to.
+/// 403 if no proxy module is active, 500 if this server does not support the target.
 fn proxy(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -167,7 +169,7 @@ fn proxy(
     Ok(())
 }
 
-/// What rules ask for.
+/// The services of the server for the rules of one request.
 struct Around<'a> {
     pipeline: &'a Pipeline,
     plan: &'a Arc<Plan>,
@@ -213,7 +215,8 @@ impl Surroundings for Around<'_> {
     }
 }
 
-/// Runs the phases before the handler for another path or file, and reads a value there.
+/// Runs the phases before the handler for another URL or file, and reads a value from that
+/// subrequest.
 async fn look(
     pipeline: &Pipeline,
     request: &mut Box<Request>,

@@ -1,6 +1,6 @@
-//! Parses the PROXY header, versions 1 and 2, with which a proxy names its client at the front of a
-//! connection (mod_remoteip.c: remoteip_input_filter). It is fed all that has come so far, each
-//! time from the beginning, until the header is complete.
+//! Parses the PROXY header, versions 1 and 2, in which a proxy sends the address of its client at
+//! the beginning of a connection (mod_remoteip.c: remoteip_input_filter). The caller passes all
+//! bytes received so far, until the header is complete.
 
 use evenkeel_message::{Level, Notice, quoted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,36 +11,36 @@ const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The first bytes of version 1.
 const WORD: &[u8] = b"PROXY ";
 
-/// The longest header of version 1, with its line end.
+/// The maximum length of a header of version 1 in bytes, with CRLF.
 const MOST_V1: usize = 108;
 
-/// The bytes of version 2 before its addresses, and the most bytes of these: those of two Unix
-/// sockets.
+/// The bytes of version 2 before its addresses, and its maximum length: with the addresses of two
+/// Unix sockets.
 const FIXED_V2: usize = 16;
 const MOST_V2: usize = FIXED_V2 + 216;
 
-/// What has come of a PROXY header.
+/// The result of parsing a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// It is not complete.
+    /// The header is not complete.
     Partial,
-    /// It is complete.
+    /// The header is complete.
     Complete {
-        /// Its length in bytes.
+        /// The length of the header in bytes.
         length: usize,
-        /// The client; none where the proxy does not know it.
+        /// The address of the client; `None` if the proxy does not send it.
         client: Option<SocketAddr>,
     },
 }
 
-/// A header that is none. The notice says why; none where Apache says nothing.
+/// The reason why a header is invalid; `None` if Apache does not log one.
 pub type ProxyHeaderFault = Option<Notice>;
 
 impl ProxyHeader {
-    /// Parses what has come.
+    /// Parses the bytes received so far.
     ///
     /// # Errors
-    /// The peer sends something else, or what this server does not support.
+    /// The bytes are not a PROXY header, or one that this server does not support.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProxyHeaderFault> {
         let begins = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);
         if begins(WORD) {
@@ -67,13 +67,13 @@ fn version_1(bytes: &[u8]) -> Result<ProxyHeader, ProxyHeaderFault> {
     let Some(end) = bounded.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() < MOST_V1 { Ok(ProxyHeader::Partial) } else { Err(too_long()) };
     };
-    // A line that ends without a carriage return is not ended for the proxy.
+    // An LF without CR does not end the line. The header is refused as too long.
     let line = bounded.get(..end).and_then(|line| line.strip_suffix(b"\r")).ok_or_else(too_long)?;
     let client = named_in(line)?;
     Ok(ProxyHeader::Complete { length: end + 1, client })
 }
 
-/// The client that the line of version 1 names.
+/// Parses the client's address in a line of version 1.
 fn named_in(line: &[u8]) -> Result<Option<SocketAddr>, ProxyHeaderFault> {
     let shown = quoted(line);
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).skip(1);
@@ -120,7 +120,7 @@ fn named_in(line: &[u8]) -> Result<Option<SocketAddr>, ProxyHeaderFault> {
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
-/// The number at the front of a word, which wraps as that of `%hu` does.
+/// The number at the beginning of a word. It wraps on overflow, as scanf's `%hu` does.
 fn leading_number(word: &[u8]) -> Option<u16> {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(None, |number: Option<u16>, digit| {
@@ -130,7 +130,7 @@ fn leading_number(word: &[u8]) -> Option<u16> {
 }
 
 fn version_2(bytes: &[u8]) -> Result<ProxyHeader, ProxyHeaderFault> {
-    // A version that is not 2 is nothing that Apache knows.
+    // Apache closes the connection without a log line if the version is not 2.
     if bytes.get(SIGNATURE.len()).is_some_and(|byte| byte >> 4 != 2) {
         return Err(None);
     }
@@ -145,7 +145,7 @@ fn version_2(bytes: &[u8]) -> Result<ProxyHeader, ProxyHeaderFault> {
     }
     let Some(addresses) = rest.get(..length - FIXED_V2) else { return Ok(ProxyHeader::Partial) };
     match command & 0xf {
-        // LOCAL: the proxy speaks for itself.
+        // LOCAL: a connection of the proxy itself, such as a health check.
         0 => return Ok(ProxyHeader::Complete { length, client: None }),
         1 => {}
         _ => return Err(fault(3507, format!("unsupported command {command:02x}"))),
@@ -162,7 +162,8 @@ fn version_2(bytes: &[u8]) -> Result<ProxyHeader, ProxyHeaderFault> {
     Ok(ProxyHeader::Complete { length, client: Some(SocketAddr::new(ip, port)) })
 }
 
-/// The client's address and port, where both addresses and ports are there.
+/// Returns the client's address and port. Returns `None` if one of the addresses or ports is
+/// missing.
 fn client_in<const BYTES: usize>(addresses: &[u8]) -> Option<([u8; BYTES], u16)> {
     let (client, rest) = addresses.split_first_chunk::<BYTES>()?;
     let (_, rest) = rest.split_first_chunk::<BYTES>()?;
@@ -174,7 +175,7 @@ fn client_in<const BYTES: usize>(addresses: &[u8]) -> Option<([u8; BYTES], u16)>
 mod tests {
     use super::*;
 
-    /// The client and the length, or the number of the notice.
+    /// Returns the client and the length, or the number of the notice.
     fn parsed(bytes: &[u8]) -> String {
         match ProxyHeader::parse(bytes) {
             Ok(ProxyHeader::Partial) => "partial".into(),

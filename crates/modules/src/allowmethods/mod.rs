@@ -1,5 +1,5 @@
-//! mod_allowmethods: the methods that a section lets through. Other methods are answered with 405
-//! before any other rule of access is asked.
+//! mod_allowmethods: the methods that a section allows. Requests with other methods are answered
+//! with 405 before the other access rules are checked.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -22,18 +22,19 @@ pub const MODULE: Module = Module {
     page: "mod_allowmethods",
     subject: "The methods that a section lets through.",
     remarks: &[
-        "TRACE is answered before sections are asked: TraceEnable decides about it.",
+        "TraceEnable controls TRACE, which is answered before AllowMethods is checked. \
+         AllowMethods applies to TRACE requests that are passed on.",
         "The Allow field of a 405 lists the methods that the section lets through (RFC 9110, \
-         15.5.6). Apache's names TRACE alone.",
+         15.5.6). Apache lists TRACE alone.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
 };
 
-/// What a section says.
+/// The settings of one section (`<Directory>`, .htaccess ...).
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// The methods that are let through; all of them where the set is empty (`reset`).
+    /// The allowed methods. An empty set allows all methods (`reset`).
     allowed: Option<Arc<MethodSet>>,
 }
 
@@ -43,7 +44,7 @@ impl Merge for Directory {
     }
 }
 
-/// Whether the section lets the request's method through (mod_allowmethods.c: am_check_access).
+/// Checks that the section allows the request's method (mod_allowmethods.c: am_check_access).
 ///
 /// # Errors
 /// 405.
@@ -64,7 +65,7 @@ pub fn check(request: &mut Request, settings: &Directory) -> Result<(), Status> 
     Err(Status::METHOD_NOT_ALLOWED)
 }
 
-/// The answer to a request that [`check`] refuses.
+/// The response to a request that [`check`] refuses.
 #[must_use]
 pub fn refusal(settings: &Directory) -> Answer {
     let mut fields = Fields::new();
@@ -72,7 +73,7 @@ pub fn refusal(settings: &Directory) -> Answer {
     Answer::with_fields(Status::METHOD_NOT_ALLOWED, fields)
 }
 
-/// Methods of several lines of one section add up.
+/// The methods of several lines of one section accumulate.
 fn allow_methods(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     match call.words {
         [] => return Err("AllowMethods: No method or 'reset' keyword given".into()),
@@ -97,7 +98,8 @@ mod tests {
     use super::*;
     use evenkeel_message::{Method, Peer, RequestHead};
 
-    /// What `check` says of a method, given the methods of a section and of one within it.
+    /// Returns the result of `check` for a method, given the methods of a section and of a section
+    /// inside of it.
     fn checked(method: &str, outer: &[&str], inner: Option<&[&str]>) -> Result<(), Status> {
         let section = |words: &[&str]| {
             let mut allowed = MethodSet::default();

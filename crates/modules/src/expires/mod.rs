@@ -1,5 +1,5 @@
-//! mod_expires: how long a response is fresh, by its media type. It adds Expires and Cache-Control
-//! to a response that has no Expires yet. The pipeline notes when the file was last changed.
+//! mod_expires: adds Expires and Cache-Control to responses, by media type. A response that has an
+//! Expires field is not changed. The pipeline determines the modification time of the file.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -32,25 +32,25 @@ pub const MODULE: Module = Module {
     provides: &[],
 };
 
-/// When a response expires: so many seconds after a time.
+/// An expiry time: a number of seconds after a base time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Whether the time is that of the file's last change, and not that of the request.
+    /// Whether the base is the modification time of the file instead of the time of the request.
     from_change: bool,
     seconds: i32,
 }
 
-/// What a section says.
+/// The settings of one section (`<Directory>`, .htaccess ...).
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// ExpiresActive.
     active: Option<bool>,
     /// ExpiresDefault.
     default: Option<Code>,
-    /// ExpiresByType, in lower case.
+    /// ExpiresByType, with media types in lower case.
     types: Arc<Vec<(Box<str>, Code)>>,
-    /// Whether a type such as `text/*` counts. As in Apache, only the innermost section that has
-    /// any of the directives decides that.
+    /// Whether wildcard types such as `text/*` apply. As in Apache, only the innermost section that
+    /// has a directive of this module decides that.
     wildcards: Option<bool>,
 }
 
@@ -83,14 +83,14 @@ impl Directory {
         self.active == Some(true) && (self.default.is_some() || !self.types.is_empty())
     }
 
-    /// Whether the time of a file's last change is needed.
+    /// Whether the modification time of the file is needed.
     #[must_use]
     pub fn needs_change_time(&self) -> bool {
         let mut codes = self.types.iter().map(|(_, code)| code).chain(&self.default);
         self.is_active() && codes.any(|code| code.from_change)
     }
 
-    /// The code for a media type (mod_expires.c: expires_filter).
+    /// Returns the code for a media type (mod_expires.c: expires_filter).
     fn code(&self, media_type: Option<&[u8]>) -> Option<Code> {
         let find = |wanted: &[u8]| {
             let mut types = self.types.iter();
@@ -109,7 +109,7 @@ impl Directory {
     }
 }
 
-/// Adds the fields to a response that is no error.
+/// Adds the fields to a response that is not an error.
 pub fn act_on_response(request: &Request, settings: &Directory, response: &mut Response) {
     if wants(settings, response) {
         let media_type = media_type(request, response);
@@ -119,8 +119,8 @@ pub fn act_on_response(request: &Request, settings: &Directory, response: &mut R
     }
 }
 
-/// Adds the fields to the standard page of a redirect. What is sent in any case are all the fields
-/// that such a page has (http_protocol.c: ap_send_error_response).
+/// Adds the fields to the standard page of a redirect. Such a page has only the fields of `always`
+/// (http_protocol.c: ap_send_error_response).
 pub fn act_on_page(request: &Request, settings: &Directory, response: &mut Response) {
     if wants(settings, response) {
         let media_type = media_type(request, response);
@@ -142,7 +142,8 @@ fn media_type(request: &Request, response: &Response) -> Option<Box<[u8]>> {
     sent.or_else(|| request.resource.content.media_type.clone())
 }
 
-/// Writes the fields (mod_expires.c: set_expiration_fields). What is no file never changed.
+/// Writes the fields (mod_expires.c: set_expiration_fields). If the code needs a modification time
+/// and there is none, as without a file, no field is written.
 fn write(request: &Request, code: Code, fields: &mut Fields) {
     const SECOND_US: i64 = 1_000_000;
     let now_us = i64::try_from(request.time_us).unwrap_or(i64::MAX);
@@ -159,7 +160,8 @@ fn write(request: &Request, code: Code, fields: &mut Fields) {
     fields.set("Expires", http_date(expires_us / SECOND_US));
 }
 
-/// Notes that a section has one of the directives.
+/// Marks the section as one that has a directive of this module, as Apache's merge of wildcards
+/// requires.
 fn touch(scope: &mut Scope) {
     scope.directory.expires.wildcards.get_or_insert(false);
 }
@@ -192,8 +194,8 @@ fn default(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// Reads a code, short or long. Words are told apart by their first letters alone, and numbers wrap
-/// (mod_expires.c: check_code).
+/// Parses a code in the short or the long form. Only the first letters of a word are significant,
+/// and numbers wrap on overflow (mod_expires.c: check_code).
 fn parse(text: &str) -> Result<Code, String> {
     if let Some(number) = text.strip_prefix(['A', 'M']) {
         return Ok(Code { from_change: text.starts_with('M'), seconds: number_at(number) });
@@ -239,7 +241,7 @@ fn seconds_in(unit: &str) -> Option<i32> {
     units.iter().find(|(start, _)| unit.starts_with(start)).map(|(_, seconds)| *seconds)
 }
 
-/// The number at the front of a text, 0 where there is none (C: atoi).
+/// The number at the beginning of a text, as atoi parses it; 0 if there is none.
 fn number_at(text: &str) -> i32 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let (sign, digits) = match text.strip_prefix('-') {
@@ -263,8 +265,8 @@ mod tests {
         apply(MODULE, text).unwrap().directory.into_settings().expires
     }
 
-    /// Cache-Control and Expires at second 1000 of a response of that type, whose file was changed
-    /// at second 900.
+    /// Returns Cache-Control and Expires of a response with that media type. The time of the
+    /// request is second 1000, the modification time of the file is second 900.
     fn fields(settings: &Directory, media_type: &str, before: &[(&str, &str)]) -> String {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };

@@ -1,4 +1,4 @@
-//! mod_remoteip's directives: lines go in, fields, proxies and switches come out.
+//! The directives of mod_remoteip.
 
 use super::{Proxy, Said};
 use crate::core::{AddressFault, parse_network};
@@ -29,9 +29,9 @@ pub const MODULE: Module = Module {
     subject: "The client for which a proxy speaks, in a field of the request or in the PROXY \
               header of a connection.",
     remarks: &[
-        "A name in the field of RemoteIPHeader is never looked up; Apache asks the resolver.",
-        "A PROXY header of version 2 that is too short for its addresses closes the connection; \
-         Apache reads what no byte of the client filled.",
+        "A host name in the field of RemoteIPHeader is not resolved; Apache resolves it.",
+        "If a PROXY header of version 2 is too short for its addresses, the connection is closed; \
+         Apache reads bytes that the client did not send.",
         "`PROXY UNKNOWN` without addresses is accepted; Apache closes the connection.",
     ],
     directives: &[DIRECTIVES],
@@ -61,7 +61,7 @@ fn proxy(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     add(scope, call, argument(call, 0))
 }
 
-/// Adds a network, or each address of a name.
+/// Adds a network, or the addresses of a host name.
 fn add(scope: &mut Scope, call: &Call<'_>, text: &str) -> DirectiveResult {
     let is_internal = call.name.to_ascii_lowercase().starts_with("remoteipinternal");
     let fault =
@@ -89,7 +89,7 @@ fn add(scope: &mut Scope, call: &Call<'_>, text: &str) -> DirectiveResult {
     Ok(())
 }
 
-/// Reads a file of networks; `#` begins a comment.
+/// Reads networks from a file. A word that begins with `#` begins a comment.
 fn list(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let path = scope.server_path(argument(call, 0));
     let text = std::fs::read_to_string(&path).map_err(|error| {

@@ -1,6 +1,6 @@
-//! mod_remoteip: the client for which a proxy speaks. [`find_client`] takes its address from a
-//! field of the request; [`protocol`] says which connections begin with the PROXY header, which
-//! `conn` reads.
+//! mod_remoteip: the address of a client behind proxies. [`find_client`] takes the address from a
+//! field of the request. [`protocol`] decides which connections begin with the PROXY header, which
+//! `conn` parses.
 
 pub use crate::{NoSettings as Directory, NoSettings as Global};
 
@@ -15,7 +15,7 @@ use evenkeel_message::{Level, Notice, Request, quoted};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// What a server says; none where it says nothing.
+/// The settings of a server. `None` if the server has no directive of this module.
 #[derive(Clone, Debug, Default)]
 pub struct Server(Option<Arc<Said>>);
 
@@ -25,18 +25,18 @@ struct Said {
     header: Option<Box<[u8]>>,
     /// RemoteIPProxiesHeader.
     proxies_header: Option<Box<[u8]>>,
-    /// Those that may name a client, in the order in which they are tried; none where all may.
+    /// The trusted proxies, in the order of the configuration. `None` if all proxies are trusted.
     proxies: Option<Vec<Proxy>>,
-    /// RemoteIPProxyProtocol, which holds for the addresses of the server where it stands.
+    /// RemoteIPProxyProtocol. It applies to the addresses of this server and is not inherited.
     protocol: Option<bool>,
-    /// RemoteIPProxyProtocolExceptions, which hold for all servers.
+    /// RemoteIPProxyProtocolExceptions. They apply to all servers.
     exceptions: Vec<Subnet>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Proxy {
     network: Subnet,
-    /// Whether it may name clients of private networks.
+    /// Whether the proxy is trusted to present private addresses (RemoteIPInternalProxy).
     is_internal: bool,
 }
 
@@ -56,15 +56,15 @@ impl Merge for Server {
     }
 }
 
-/// What a walk through the addresses of a field has found.
+/// The result of a walk through the addresses of a field.
 struct Found {
     client: IpAddr,
-    /// The proxies that are known to the outside, nearest first.
+    /// The external proxies, nearest first.
     proxies: Vec<String>,
 }
 
-/// Takes the client's address from RemoteIPHeader, as far as the proxies on the way are trusted
-/// (mod_remoteip.c: remoteip_modify_request). A client that the PROXY header has named stays.
+/// Sets the client's address from RemoteIPHeader, as far as the proxies on the way are trusted
+/// (mod_remoteip.c: remoteip_modify_request). An address from the PROXY header is kept.
 pub fn find_client(request: &mut Request, server: &Server) {
     let Some(said) = server.0.as_deref() else { return };
     let Some(header) = said.header.as_deref().filter(|_| !request.is_introduced) else { return };
@@ -83,12 +83,13 @@ pub fn find_client(request: &mut Request, server: &Server) {
         }
     }
     request.proxy.get_or_insert(request.peer.client);
-    // The port is not known.
+    // The client's port is unknown.
     request.peer.client = SocketAddr::new(client, 0);
 }
 
-/// Goes through the addresses of a field from its end, as long as the one before is a proxy that
-/// may name another. Gives the last address, and what is left of the field.
+/// Walks through the addresses of a field from the last to the first. Stops at an address that is
+/// not a trusted proxy, since it cannot present another one. Returns the address of the client with
+/// its proxies, and the rest of the field.
 fn walk<'a>(
     request: &mut Request,
     said: &Said,
@@ -101,7 +102,7 @@ fn walk<'a>(
     while let Some(rest) = left {
         if let Some(proxies) = &said.proxies {
             let Some(proxy) = proxies.iter().find(|it| it.network.contains(client)) else { break };
-            // What an external proxy names stays external.
+            // An address that an external proxy presents is external too.
             is_internal &= proxy.is_internal;
         }
         let comma = rest.iter().rposition(|byte| *byte == b',');
@@ -149,7 +150,8 @@ fn trim_spaces(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Whether an external proxy may name the address: none of a private network.
+/// Whether an external proxy may present the address. Private, loopback and link-local addresses
+/// are refused, and IPv6 addresses outside of 2000::/3.
 fn is_global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -165,7 +167,7 @@ mod tests {
     use crate::testing::apply;
     use evenkeel_message::{Peer, RequestHead};
 
-    /// The client, X-Forwarded-For and X-By of a request from that address.
+    /// Returns the client, X-Forwarded-For and X-By of a request from the address `from`.
     fn found(text: &str, from: &str, forwarded: &str) -> String {
         let text = format!("RemoteIPHeader X-Forwarded-For\nRemoteIPProxiesHeader X-By\n{text}");
         let scope = apply(MODULE, &text).unwrap();

@@ -1,25 +1,25 @@
-//! Which connections begin with the PROXY header: made from RemoteIPProxyProtocol of all servers,
-//! and asked by `conn` when a connection is accepted.
+//! The connections that begin with the PROXY header, according to RemoteIPProxyProtocol of all
+//! servers. `conn` checks it when it accepts a connection.
 
 use super::Server;
 use evenkeel_expr::Subnet;
 use std::net::{IpAddr, SocketAddr};
 
-/// The addresses of a server; no address is any, no port is any.
+/// An address and a port of a server. `None` stands for any address, or any port.
 pub type Place = (Option<IpAddr>, Option<u16>);
 
-/// Where the PROXY header is wanted.
+/// The addresses with the PROXY header.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyProtocol {
     enabled: Vec<Place>,
     disabled: Vec<Place>,
-    /// Clients that send none.
+    /// Networks of clients that send no PROXY header.
     exceptions: Vec<Subnet>,
 }
 
 impl ProxyProtocol {
-    /// Adds what a server says for its addresses. What a later server says of the same address
-    /// counts (mod_remoteip.c: remoteip_enable_proxy_protocol).
+    /// Adds the settings of a server for its addresses. If two servers have the same address, the
+    /// later one takes precedence (mod_remoteip.c: remoteip_enable_proxy_protocol).
     pub fn add(&mut self, server: &Server, places: &[Place]) {
         let Some(said) = server.0.as_deref() else { return };
         self.exceptions.extend_from_slice(&said.exceptions);
@@ -32,7 +32,7 @@ impl ProxyProtocol {
         add.extend_from_slice(places);
     }
 
-    /// Whether a connection of that client to that address begins with the header.
+    /// Whether a connection from `client` to `local` begins with the PROXY header.
     #[must_use]
     pub fn is_wanted(&self, local: SocketAddr, client: IpAddr) -> bool {
         let ip = local.ip().to_canonical();

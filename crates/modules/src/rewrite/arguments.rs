@@ -1,20 +1,20 @@
-//! The argument lines of RewriteCond and RewriteRule. They have rules of their own: a backslash
-//! keeps white space in an argument and stays in it (mod_rewrite.c: parseargline), and flags stand
-//! in brackets (cmd_parseflagfield).
+//! Parses the argument lines of RewriteCond and RewriteRule, whose syntax differs from other
+//! directives: a backslash before white space keeps it in the argument, and the backslash stays
+//! (mod_rewrite.c: parseargline). Flags stand in brackets (cmd_parseflagfield).
 
-/// The arguments of a line.
+/// The arguments of a RewriteCond or RewriteRule line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arguments<'a> {
-    /// The pattern of a rule, or the text that a condition tests.
+    /// The pattern of a RewriteRule, or the test string of a RewriteCond.
     pub first: &'a str,
-    /// The substitution of a rule, or the pattern of a condition.
+    /// The substitution of a RewriteRule, or the pattern of a RewriteCond.
     pub second: &'a str,
     /// The flags with their brackets.
     pub third: Option<&'a str>,
 }
 
 impl<'a> Arguments<'a> {
-    /// Splits a line; none where it has no second argument.
+    /// Splits a line into its arguments. Returns `None` if the line has no second argument.
     pub(super) fn split(line: &'a str) -> Option<Self> {
         let (first, rest) = argument(line);
         let (second, rest) = argument(rest?);
@@ -31,7 +31,8 @@ fn trim_start(text: &str) -> &str {
     text.trim_start_matches(|char: char| u8::try_from(char).is_ok_and(is_space))
 }
 
-/// The argument at the beginning of a line and what follows it; none where the line ends with it.
+/// Returns the first argument of a line and the rest of the line. The rest is `None` if the line
+/// ends with the argument.
 fn argument(line: &str) -> (&str, Option<&str>) {
     let line = trim_start(line);
     let quote = line.bytes().next().filter(|byte| matches!(byte, b'"' | b'\''));
@@ -53,10 +54,11 @@ fn argument(line: &str) -> (&str, Option<&str>) {
     (line, None)
 }
 
-/// The flags of a field in brackets, each with its value; without a value that is empty.
+/// Splits a flag field in brackets into flags and their values. The value is empty if a flag has
+/// none.
 ///
 /// # Errors
-/// The field does not stand in brackets.
+/// The field has no brackets.
 pub(super) fn flags(field: &str) -> Result<impl Iterator<Item = (&str, &str)>, &'static str> {
     let inner = field.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
     let inner = inner.ok_or("bad flag delimiters")?;

@@ -1,5 +1,5 @@
-//! RewriteCond as it is compiled: the text that is tested, and what it is tested for. Tests that
-//! need nothing but the text are decided here; `engine` decides the others.
+//! A compiled RewriteCond: its test string and its test. This file decides tests that need only the
+//! test string; `test` decides the others.
 
 use super::arguments::{self, Arguments};
 use super::flags::number;
@@ -8,16 +8,16 @@ use evenkeel_config::Position;
 use evenkeel_expr::{Condition as Expression, Pattern};
 use std::cmp::Ordering;
 
-/// A RewriteCond.
+/// A compiled RewriteCond.
 #[derive(Debug)]
 pub struct Condition {
-    /// What is tested.
+    /// The test string.
     pub(super) input: Template,
-    /// The second argument as it was written, for the log.
+    /// The second argument as written in the configuration, for the log.
     pub(super) shown: Box<str>,
-    /// What it is tested for.
+    /// The test of the test string.
     pub(super) test: Test,
-    /// Whether the test must fail.
+    /// Whether the result of the test is negated.
     pub(super) is_negated: bool,
     pub(super) flags: ConditionFlags,
     pub(super) position: Position,
@@ -26,48 +26,48 @@ pub struct Condition {
 /// The flags of a RewriteCond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConditionFlags {
-    /// NC.
+    /// NC: the comparison ignores case.
     pub no_case: bool,
-    /// OR.
+    /// OR: the condition and the next one are alternatives.
     pub or_next: bool,
-    /// NV.
+    /// NV: the condition adds no field to Vary.
     pub no_vary: bool,
 }
 
-/// What a text is tested for.
+/// The test of a condition, compiled.
 #[derive(Debug)]
 pub(super) enum Test {
     Pattern(Box<Pattern>),
-    /// `expr`.
+    /// The test string is `expr`: an expression.
     Expression(Box<Expression>),
-    /// `-f` and its kin.
+    /// `-f`, `-s`, `-l`, `-d` or `-x`: a test of a file.
     File(FileTest),
-    /// `-U`.
+    /// `-U`: a subrequest for the URL succeeds.
     Url,
-    /// `-F`.
+    /// `-F`: a subrequest for the file succeeds.
     AllowedFile,
-    /// `<`, `<=`, `=`, `>=` and `>`.
+    /// `<`, `<=`, `=`, `>=` and `>`: a comparison of texts.
     Text(Relation, Box<[u8]>),
-    /// `-lt`, `-le`, `-eq`, `-ge` and `-gt`.
+    /// `-lt`, `-le`, `-eq`, `-ge` and `-gt`: a comparison of integers.
     Number(Relation, i32),
 }
 
-/// What a file is tested for.
+/// The property of a file that a condition tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileTest {
     /// `-f`: a regular file.
     Regular,
-    /// `-s`: one that is not empty.
+    /// `-s`: a regular file that is not empty.
     NotEmpty,
     /// `-l`, `-L`, `-h`: a symbolic link.
     Link,
-    /// `-d`.
+    /// `-d`: a directory.
     Folder,
-    /// `-x`: executable by anybody.
+    /// `-x`: executable by the owner, the group or others.
     Executable,
 }
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relation {
     Less,
@@ -89,7 +89,7 @@ impl Relation {
     }
 }
 
-/// The second argument of a RewriteCond before its text is compiled.
+/// The kind of a test, before its text is compiled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Pattern,
@@ -102,30 +102,30 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether letters can be compared without regard to case.
+    /// Whether the test can ignore case (flag NC).
     pub(super) fn takes_no_case(&self) -> bool {
         matches!(self, Kind::Pattern | Kind::Text(_))
     }
 }
 
-/// The parts of a RewriteCond line.
+/// The parts of a RewriteCond line, before they are compiled.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
     pub input: &'a str,
     /// The second argument.
     pub shown: &'a str,
     pub kind: Kind,
-    /// What stands behind the sign of the test.
+    /// The pattern or the operand of the test, without its operator.
     pub text: &'a str,
     pub is_negated: bool,
     pub flags: ConditionFlags,
 }
 
 impl<'a> Parts<'a> {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the syntax error.
     pub(super) fn read(line: &'a str) -> Result<Self, String> {
         let Some(Arguments { first, second, third }) = Arguments::split(line) else {
             return Err(format!("bad argument line '{line}'"));
@@ -157,7 +157,7 @@ fn read_flags(field: &str) -> Result<ConditionFlags, String> {
     Ok(flags)
 }
 
-/// The kind of a test, what stands behind its sign, and whether it is turned round (`-ne`).
+/// Returns the kind of a test, its operand, and whether the operator negates the test (`-ne`).
 fn kind_of(text: &str) -> (Kind, &str, bool) {
     let rest = |length: usize| text.get(length..).unwrap_or_default();
     let plain = (Kind::Pattern, text, false);
@@ -198,8 +198,8 @@ fn kind_of(text: &str) -> (Kind, &str, bool) {
     }
 }
 
-/// Whether a text relates to another one in that way. Where case matters, the longer of two texts
-/// is the greater (mod_rewrite.c: compare_lexicography).
+/// Whether `relation` holds between two texts. If case matters, a longer text is greater than a
+/// shorter one (mod_rewrite.c: compare_lexicography).
 pub(super) fn relates(relation: Relation, input: &[u8], wanted: &[u8], no_case: bool) -> bool {
     let order = match no_case {
         true => input.to_ascii_lowercase().cmp(&wanted.to_ascii_lowercase()),
@@ -208,7 +208,7 @@ pub(super) fn relates(relation: Relation, input: &[u8], wanted: &[u8], no_case: 
     relation.holds(order)
 }
 
-/// Whether the number at the beginning of a text relates to another one in that way.
+/// Whether `relation` holds between the number at the beginning of a text and `wanted`.
 pub(super) fn counts(relation: Relation, input: &[u8], wanted: i32) -> bool {
     relation.holds(number(input).cmp(&wanted))
 }

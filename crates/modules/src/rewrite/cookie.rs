@@ -1,13 +1,13 @@
-//! The cookies of the flag CO: a text `name:value:domain[:minutes[:path[:secure[:httponly
-//! [:samesite]]]]]` goes in, a Set-Cookie field of the response comes out. Where the text begins
-//! with a semicolon, semicolons separate its parts (mod_rewrite.c: add_cookie).
+//! Sets the cookies of the flag CO. Its value is
+//! `name:value:domain[:minutes[:path[:secure[:httponly[:samesite]]]]]`; if it begins with a
+//! semicolon, semicolons separate the parts (mod_rewrite.c: add_cookie).
 
 use super::engine::Run;
 use super::flags::number;
 use evenkeel_message::{eq_ignore_case, quoted};
 use jiff::Timestamp;
 
-/// Sets a cookie, unless one of its name is set already.
+/// Adds a Set-Cookie field to the response, unless the response already sets a cookie of that name.
 pub(super) fn add(run: &mut Run<'_>, text: &[u8]) {
     let time_us = run.request.time_us;
     let Some((name, cookie)) = cookie(text, time_us) else { return };
@@ -21,8 +21,8 @@ pub(super) fn add(run: &mut Run<'_>, text: &[u8]) {
     trace_plain!(run, 5, "setting cookie '{}'", quoted(&cookie));
 }
 
-/// The name of a cookie and the whole field; none where name, value or domain is missing. Empty
-/// parts do not count (apr_strtok).
+/// Returns the name of the cookie and the value of its Set-Cookie field. Returns `None` if the
+/// name, the value or the domain is missing. Empty parts are skipped (apr_strtok).
 fn cookie(text: &[u8], time_us: u64) -> Option<(&[u8], Vec<u8>)> {
     let (separator, text) = match text.strip_prefix(b";") {
         Some(text) => (b';', text),
@@ -55,7 +55,8 @@ fn is_yes(word: &[u8], name: &[u8]) -> bool {
     word == b"1" || eq_ignore_case(word, b"true") || eq_ignore_case(word, name)
 }
 
-/// The time so many minutes after a request; none for none.
+/// Formats the time that is `minutes` after the request. Returns `None` if `minutes` is 0 or the
+/// time is out of range.
 fn expiry(minutes: &[u8], time_us: u64) -> Option<String> {
     let minutes = i64::from(number(minutes));
     let seconds = i64::try_from(time_us / 1_000_000).ok()?.checked_add(minutes * 60)?;

@@ -1,5 +1,5 @@
-//! mod_rewrite's directives: lines go in, compiled rules come out. Conditions wait for the rule
-//! that follows them in the same section.
+//! The directives of mod_rewrite, which compile rules and conditions. Conditions are collected
+//! until the next RewriteRule of the same section.
 
 use super::condition::{Condition, Kind, Parts, Test};
 use super::flags::{Flags, number};
@@ -31,19 +31,21 @@ pub const MODULE: Module = Module {
     page: "mod_rewrite",
     subject: "Rules that turn paths and queries into others.",
     remarks: &[
-        "RewriteMap has the types txt, rnd and int. The configuration is refused where it has prg, \
-         dbm, dbd or fastdbd.",
-        "A rule that cannot be evaluated within its bounds is answered with 500, and the log names \
-         its line: a pattern that takes too many steps, a text that grows beyond 1 MiB. Apache \
-         takes such a pattern for one that does not match.",
-        "The path of a rule with PT holds no `.` and no `..`: such a request is answered with 403.",
-        "A request may look ahead (`%{LA-U:...}`, `%{LA-F:...}`, `-U`, `-F`) a hundred times.",
+        "RewriteMap supports the types txt, rnd and int. A configuration with prg, dbm, dbd or \
+         fastdbd is refused.",
+        "A request is answered with 500 if a pattern takes too many steps or a text exceeds 1 MiB; \
+         the log names the line of the rule. Apache treats such a pattern as not matching.",
+        "If a rule with PT produces a path with a segment `.` or `..`, the request is answered \
+         with 403.",
+        "A request may run a hundred look-ahead subrequests (`%{LA-U:...}`, `%{LA-F:...}`, `-U`, \
+         `-F`).",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
 };
 
-/// The settings of the section at hand, which this makes ones that say something.
+/// Returns the settings of the current section. Creates them, and those of the server, if they do
+/// not exist.
 fn section(scope: &mut Scope) -> &mut Section {
     let folder = scope.section_path.as_deref().map(|path| {
         let path = unquoted(path);
@@ -60,8 +62,8 @@ fn host(scope: &mut Scope) -> &mut Host {
     Arc::make_mut(scope.server.rewrite.said.get_or_insert_default())
 }
 
-/// A directive that stands where it may not, and is skipped, makes the settings of the section all
-/// the same.
+/// Creates the settings of the section for a directive that is skipped because it is not allowed
+/// there, so that sections merge as in Apache.
 fn touch(scope: &mut Scope) {
     section(scope);
 }
@@ -70,7 +72,7 @@ fn is_of_server(scope: &Scope) -> bool {
     scope.place == Place::Server
 }
 
-/// Changes the switches of the section, and outside of sections those of the server too.
+/// Changes the switches of the section. Outside of sections, changes those of the server too.
 fn switch(scope: &mut Scope, change: impl Fn(&mut Switches)) {
     change(&mut section(scope).switches);
     if is_of_server(scope) {
@@ -113,7 +115,7 @@ fn rewrite_base(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// The types of maps that this server does not have.
+/// The map types that this server does not support.
 const ABSENT_MAPS: [&str; 5] = ["prg:", "dbm:", "dbm=", "dbd:", "fastdbd:"];
 
 fn rewrite_map(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {

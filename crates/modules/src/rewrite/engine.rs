@@ -1,6 +1,6 @@
-//! The run of a list of rules (mod_rewrite.c: apply_rewrite_list, apply_rewrite_rule). It changes
-//! the file name, the query and the environment of a request step by step; `server` and `folder`
-//! make an outcome of what is left in the end.
+//! Runs a list of rules (mod_rewrite.c: apply_rewrite_list, apply_rewrite_rule). A run changes the
+//! file name, the query and the environment of a request; `server` and `folder` turn its result
+//! into an `Outcome`.
 
 use super::expand::QuestionMark;
 use super::rule::Rule;
@@ -16,13 +16,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What comes when it is there.
+/// A boxed future on the same thread.
 pub(super) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What the rules of a request need of the server around them.
+/// The services of the server that rules need. `pipeline` implements them.
 pub trait Surroundings {
-    /// Runs the phases before the handler for another path or file, and has `read` read a value
-    /// there (Apache: ap_sub_req_lookup_uri, ap_sub_req_lookup_file).
+    /// Runs the phases before the handler for another URL or file, and calls `read` to read a value
+    /// from that subrequest (Apache: ap_sub_req_lookup_uri, ap_sub_req_lookup_file).
     fn look<'a>(
         &'a self,
         request: &'a mut Box<Request>,
@@ -30,7 +30,7 @@ pub trait Surroundings {
         read: &'a dyn Fn(&RequestContext<'_>, &[u8]) -> Vec<u8>,
     ) -> Later<'a, Look>;
 
-    /// Evaluates the expression of a condition, for which the file has this name.
+    /// Evaluates the expression of a condition, with `filename` as the file name of the request.
     fn decide<'a>(
         &'a self,
         request: &'a mut Box<Request>,
@@ -38,118 +38,121 @@ pub trait Surroundings {
         condition: &'a Condition,
     ) -> Later<'a, Verdict>;
 
-    /// Makes the file of a request the one that a path names below DocumentRoot (core.c:
+    /// Maps a path to a file below DocumentRoot and sets the file of the request (core.c:
     /// ap_core_translate).
     ///
     /// # Errors
-    /// The status where the path names none.
+    /// The status of the response if the path does not map to a file.
     fn map_below_root(&self, request: &mut Request, path: &[u8]) -> Result<(), Status>;
 }
 
-/// What a look ahead is for.
+/// The target of a look-ahead subrequest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ahead {
-    /// A URL, which may be relative to that of the request.
+    /// A URL, absolute or relative to that of the request.
     Url(Vec<u8>),
-    /// A file, which may be relative to that of the request.
+    /// A file name, absolute or relative to that of the request.
     File(Vec<u8>),
 }
 
-/// What a look ahead came upon.
+/// The result of a look-ahead subrequest.
 #[derive(Debug)]
 pub struct Look {
     /// The status of the subrequest.
     pub status: Status,
-    /// The name of its file.
+    /// The file name of the subrequest.
     pub file: Vec<u8>,
-    /// The value that was read.
+    /// The value that was read from the subrequest.
     pub value: Vec<u8>,
-    /// Whether it cannot be told what a request there would be answered: something that decides
-    /// this is missing.
+    /// Whether the result is unknown, because the subrequest lacks data that decides it.
     pub is_undecided: bool,
 }
 
 /// The result of an expression.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Whether it holds.
+    /// Whether the expression is true.
     pub answer: Result<bool, EvaluationError>,
-    /// The groups of its last match.
+    /// The groups of the last match.
     pub captures: Captures,
-    /// The fields of the request that it depends on, as a Vary field.
+    /// The request fields that the result depends on, as a Vary field.
     pub vary: Fields,
 }
 
-/// The folder or path that the rules of a section begin from.
+/// The directory or path of a section with rules.
 #[derive(Clone, Copy)]
 pub(super) struct Base<'a> {
-    /// Its name with a slash at its end.
+    /// The name of the directory, with a slash at the end.
     pub folder: &'a [u8],
     /// RewriteBase.
     pub url: Option<&'a [u8]>,
 }
 
-/// What a list of rules has made of a request.
+/// The result of a list of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// No rule has substituted anything.
+    /// No rule has substituted the path.
     Nothing,
-    /// One has; a redirect is escaped, unless the rule had the flag NE.
+    /// A rule has substituted the path. The target of a redirect is escaped unless `is_raw` is set
+    /// (flag NE).
     Substituted { is_raw: bool },
-    /// A rule has set the status that is the answer.
+    /// A rule has set the status of the response (flags F, G and R).
     Answered,
-    /// A rule could not be carried out.
+    /// A rule failed, and the request is answered with this status.
     Refused(Status),
 }
 
-/// What a rule has done.
+/// The result of one rule.
 enum Applied {
     NoMatch,
     Matched,
-    /// It matched and has no substitution.
+    /// The rule matched and has no substitution.
     NoSubstitution,
     Refused(Status),
 }
 
-/// A rule or condition that cannot be evaluated ends the run with a status.
+/// The result of a part of a rule. An error ends the run with a status.
 pub(super) type Step<T> = Result<T, Status>;
 
-/// A run of rules.
+/// The state of a run.
 pub(super) struct Run<'a> {
     pub request: &'a mut Box<Request>,
     pub around: &'a dyn Surroundings,
     pub core: CoreSettings<'a>,
     pub server: &'a Server,
-    /// None for the rules of a server.
+    /// The base of the rules of a section; `None` for the rules of a server.
     pub base: Option<Base<'a>>,
-    /// What stands at the file of the request, where that is known.
+    /// The result of the lookup of the request's file; `None` if the file was not looked up.
     pub found: Option<&'a Looked>,
     pub trace: Trace,
-    /// The file name, or the path that becomes one (Apache: r->filename).
+    /// The file name, or the path that is mapped to a file name later (Apache: r->filename).
     pub filename: Vec<u8>,
-    /// The status of a redirect or of an answer (Apache: r->status).
+    /// The status of a redirect or of a response (Apache: r->status).
     pub status: u16,
-    /// Whether a rule had the flag PT.
+    /// Whether a rule with the flag PT was applied.
     pub is_passed: bool,
-    /// Whether a rule had the flag P, and was the last one.
+    /// Whether a rule with the flag P ended the run.
     pub is_proxied: bool,
-    /// The beginning of the URI of a proxy up to its path, where the rule itself names it.
+    /// The part of a proxy URI before its path. Empty if the rule's text does not contain all of
+    /// it.
     pub proxy_origin: Vec<u8>,
-    /// Whether `http://` with a name of this host was cut off.
+    /// Whether the scheme and the name of this host were removed from a substitution, so that the
+    /// path is mapped below DocumentRoot (not with LegacyPrefixDocRoot).
     pub is_reduced: bool,
-    /// What the patterns of rules are matched with.
+    /// The path that the patterns of rules are matched against.
     pub uri: Vec<u8>,
-    /// Whether `uri` is that of the file name.
+    /// Whether `uri` is up to date with `filename`.
     is_uri_known: bool,
     pub rule_groups: Captures,
     pub condition_groups: Captures,
-    /// The fields that the condition at hand depends on, and those of the rule so far.
+    /// The fields that the current condition depends on. `vary` holds those of the rule's
+    /// conditions so far.
     pub varies_by: Vec<Vec<u8>>,
     vary: Vec<Vec<u8>>,
 }
 
 impl<'a> Run<'a> {
-    /// A run that begins with the file name of the request.
+    /// Creates the state of a run, with the file name of the request.
     pub(super) fn new(
         request: &'a mut Box<Request>,
         around: &'a dyn Surroundings,
@@ -180,20 +183,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The request as expressions see it.
+    /// The request as the source of variables, with the file name of the run.
     pub(super) fn context(&self) -> RequestContext<'_> {
         RequestContext::new(self.request, self.core).with_filename(&self.filename)
     }
 
-    /// Whether the request may look ahead: a subrequest for the path of its own request asks no
-    /// more (mod_rewrite.c: subreq_ok).
+    /// Whether the rules may start subrequests. A subrequest for the path of its main request may
+    /// not, which prevents endless recursion (mod_rewrite.c: subreq_ok).
     pub(super) fn may_look(&self) -> bool {
         let resource = &self.request.resource;
         resource.main_path.as_deref() != Some(&resource.path[..])
     }
 
-    /// The status of a redirect stays where a later rule has put a path in the place of its target
-    /// (flag R without L).
+    /// Copies the status of an earlier redirect rule to the request, although a later rule has
+    /// replaced the target of the redirect with a path (flag R without L).
     pub(super) fn keep_status(&mut self) {
         let status = Status::new(self.status).filter(|status| *status != Status::OK);
         if let Some(status) = status {
@@ -201,14 +204,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells why a rule cannot be carried out.
+    /// Logs why a rule cannot be applied. Returns status 500.
     pub(super) fn give_up(&mut self, rule: &Rule, why: &dyn Display) -> Status {
         let text = format!("{why}, in the RewriteRule of {} or its conditions", rule.position);
         self.request.notify(Notice::own("rewrite", Level::Error, text));
         Status::INTERNAL_SERVER_ERROR
     }
 
-    /// Applies rules in their order. Returns the last one that substituted anything, too.
+    /// Applies rules in order. Also returns the last matching rule that has a substitution.
     pub(super) async fn apply_all<'r>(
         &mut self,
         rules: &'r [Arc<Rule>],
@@ -266,7 +269,7 @@ impl<'a> Run<'a> {
         (change, last)
     }
 
-    /// What comes after a rule that has matched.
+    /// Returns the next step after a rule that has matched.
     fn go_on(&mut self, rule: &Rule, round: &mut u32) -> Next {
         let flags = &rule.flags;
         if flags.pass_through {
@@ -302,7 +305,8 @@ impl<'a> Run<'a> {
         Next::Refuse(Status::INTERNAL_SERVER_ERROR)
     }
 
-    /// A loop of rules that add to the path must end.
+    /// Returns status 500 if the file name has become too long, which ends a loop of rules that
+    /// extend the path.
     fn too_long(&mut self, rule: &Rule) -> Option<Status> {
         let longest = self.core.server.conduct.limit_request_line.unwrap_or(8190) * 2;
         if self.filename.len() <= longest {
@@ -317,8 +321,8 @@ impl<'a> Run<'a> {
         Some(Status::INTERNAL_SERVER_ERROR)
     }
 
-    /// Makes `uri` what the patterns of rules are matched with: the path behind the folder that the
-    /// rules begin from.
+    /// Sets `uri` to the path that patterns are matched against: for rules of a section, the part
+    /// after the section's directory.
     fn find_uri(&mut self) {
         if self.is_uri_known && self.trace.level < 3 {
             return;
@@ -383,7 +387,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the pattern of a rule matches, or fails to where it must.
+    /// Whether the pattern of a rule matches, or does not match if it is negated.
     fn matches(&mut self, rule: &Rule) -> Step<bool> {
         let allowance = &self.request.allowance;
         let matched = match rule.is_negated {
@@ -410,7 +414,7 @@ impl<'a> Run<'a> {
                     continue;
                 }
                 (false, false) => return Ok(false),
-                // The other conditions of the alternative are skipped.
+                // One alternative holds; the others are skipped.
                 (true, true) => while conditions.next().is_some_and(|it| it.flags.or_next) {},
                 (true, false) => {}
             }
@@ -419,8 +423,8 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// The substitution with all that it names; none where a group or variable has put a question
-    /// mark into it.
+    /// Expands the substitution. Returns `None` if a group or variable contributes the question
+    /// mark that begins the query (CVE-2024-38474).
     async fn expand_output(&mut self, rule: &Rule) -> Step<Option<Vec<u8>>> {
         let mut mark = QuestionMark::new(rule.query.is_after_last);
         let watched = (!rule.flags.allow_3f).then_some(&mut mark);
@@ -430,7 +434,7 @@ impl<'a> Run<'a> {
         Ok((!mark.is_unsafe()).then_some(output))
     }
 
-    /// Puts the substitution in the place of the path.
+    /// Replaces the path with the expanded substitution.
     async fn substitute(&mut self, rule: &Rule, mut output: Vec<u8>) -> Step<Applied> {
         let flags = &rule.flags;
         let mut is_prefixed = false;
@@ -472,7 +476,7 @@ impl<'a> Run<'a> {
             trace!(self, 2, "implicitly forcing redirect (rc={status} with {}", quoted(filename));
             return Ok(Applied::Matched);
         }
-        // Slashes at the beginning are merged, unless the substitution itself has two.
+        // Slashes at the beginning are merged, unless the substitution itself begins with two.
         if !flags.unc && !is_prefixed && !rule.written.starts_with(b"//") {
             let slashes = self.filename.iter().take_while(|byte| **byte == b'/').count();
             self.filename.drain(..slashes.saturating_sub(1));
@@ -482,7 +486,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How a run goes on.
+/// The next step of a run.
 enum Next {
     Rule,
     Round,
@@ -490,8 +494,8 @@ enum Next {
     Refuse(Status),
 }
 
-/// The beginning of a substitution up to the path of its URI: `fcgi://host:port` or
-/// `unix:/socket|fcgi://host`. Empty where a reference stands in it.
+/// The part of a substitution before the path of its URI, such as `fcgi://host:port` or
+/// `unix:/socket|fcgi://host`. Empty if that part contains a reference.
 fn origin(written: &[u8]) -> &[u8] {
     let is_reference = |byte: &u8| matches!(byte, b'$' | b'%' | b'\\');
     let literal = written.split(is_reference).next().unwrap_or_default();
@@ -500,7 +504,7 @@ fn origin(written: &[u8]) -> &[u8] {
         let slash = literal.get(host..)?.iter().position(|byte| *byte == b'/')?;
         Some(host + slash)
     });
-    // A substitution without a path and without references names nothing but an origin.
+    // A substitution without a path and without references consists of the origin alone.
     let whole = (literal.len() == written.len() && host.is_some()).then_some(written.len());
     end.or(whole).and_then(|end| literal.get(..end)).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Texts with all that they name: variables, maps and groups (mod_rewrite.c: do_expand). What is
-//! put in is never looked at again.
+//! Expands templates: replaces variables, map lookups and groups with their values (mod_rewrite.c:
+//! do_expand). Values are not expanded again.
 
 use super::condition::Condition;
 use super::engine::{Ahead, Later, Run, Step};
@@ -14,30 +14,30 @@ use evenkeel_expr::Variable as Known;
 use evenkeel_message::{Level, Notice, quoted, quoted_path};
 use std::io;
 
-/// The longest text, in bytes: without a bound, two variables in a line could double what the line
-/// before has set, and again in each round.
+/// The maximum length of an expanded text in bytes. Without it, a rule could double a variable that
+/// the previous rule has set, in each round.
 const LONGEST: usize = 1 << 20;
 
-/// What a byte of a text costs a request, in steps of its allowance.
+/// The cost of a byte of an expanded text, in steps of the request's allowance.
 const STEPS_A_BYTE: u64 = 4;
 
-/// Which question mark of a substitution begins the query, and whether a group or variable has put
-/// it there: a client could choose the query of a script so.
+/// Finds the question mark that begins the query of a substitution, and whether a group or variable
+/// contributes it. A client could otherwise choose the query of a script.
 #[derive(Debug)]
 pub(super) struct QuestionMark {
     is_unsafe: bool,
-    /// Whether the next one counts.
+    /// Whether the next question mark begins the query.
     is_open: bool,
     is_last: bool,
 }
 
 impl QuestionMark {
-    /// The first one of a text, or the last one.
+    /// Watches for the first question mark, or for the last one.
     pub(super) fn new(is_last: bool) -> Self {
         Self { is_unsafe: false, is_open: true, is_last }
     }
 
-    /// Whether it came with a group or variable.
+    /// Whether a group or variable contributes the question mark.
     pub(super) fn is_unsafe(&self) -> bool {
         self.is_unsafe
     }
@@ -51,7 +51,7 @@ impl QuestionMark {
 }
 
 impl Run<'_> {
-    /// A text with all that it names.
+    /// Expands a template. Groups are escaped with `escaping`; `mark` records the question marks.
     pub(super) async fn expand(
         &mut self,
         rule: &Rule,
@@ -127,7 +127,8 @@ impl Run<'_> {
         }
     }
 
-    /// The value of a variable at the path that the rule is matched with.
+    /// Reads the value of a look-ahead variable in a subrequest for the path that the rule is
+    /// matched against.
     async fn look_ahead(&mut self, rule: &Rule, variable: &Variable) -> Step<Vec<u8>> {
         let Variable::LookAhead { is_file, name, variable } = variable else {
             return Ok(Vec::new());
@@ -136,7 +137,7 @@ impl Run<'_> {
             return Ok(Vec::new());
         }
         let ahead = match (is_file, self.base) {
-            // A path that leads out of the folder is that of a URL.
+            // An absolute path is a URL.
             (true, Some(_)) if self.uri.starts_with(b"/") => Ahead::Url(self.uri.clone()),
             (true, Some(base)) => Ahead::File([base.folder, &self.uri].concat()),
             (true, None) => Ahead::File(self.uri.clone()),
@@ -163,7 +164,7 @@ impl Run<'_> {
         Ok(look.value)
     }
 
-    /// The value that a map has for a key, or the default beside it.
+    /// Looks a key up in a map. Expands the default if the map has no value for it.
     async fn ask_map(
         &mut self,
         rule: &Rule,
@@ -177,15 +178,16 @@ impl Run<'_> {
         }
     }
 
-    /// The value of a key; none where the map has none, and where there is no such map
-    /// (mod_rewrite.c: lookup_map).
+    /// Looks a key up in a map. Returns `None` if the map has no value for it, or if there is no
+    /// such map (mod_rewrite.c: lookup_map).
     fn look_up(&mut self, name: &str, key: &[u8]) -> Option<Vec<u8>> {
         let server = self.server;
         let map = server.map(name)?;
         let (table, is_choice) = match &**map {
             Map::Function(function) => {
                 let value = function.of(key);
-                // Apache's functions change the key itself, but for one.
+                // Apache logs the converted key, because all functions but `escape` convert it in
+                // place.
                 let key = if *function == Function::Escape { key } else { &value };
                 trace_plain!(
                     self,
@@ -244,7 +246,7 @@ impl Run<'_> {
         self.request.notify(notice.because(error));
     }
 
-    /// Sets and removes the variables of the flag E (mod_rewrite.c: do_expand_env).
+    /// Sets and removes the environment variables of the flag E (mod_rewrite.c: do_expand_env).
     pub(super) async fn set_variables(&mut self, rule: &Rule) -> Step<()> {
         for text in &rule.flags.env {
             let text = self.expand(rule, text, None, None).await?;
@@ -263,8 +265,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes the media type and the handler of the flags T and H (mod_rewrite.c:
-    /// force_type_handler).
+    /// Stores the media type and the handler of the flags T and H in the notes of the request
+    /// (mod_rewrite.c: force_type_handler).
     pub(super) async fn force_content(&mut self, rule: &Rule) -> Step<()> {
         let escaping = rule.flags.escaping.as_ref();
         let forced = [
@@ -278,7 +280,7 @@ impl Run<'_> {
                 continue;
             }
             value.make_ascii_lowercase();
-            // No byte of a request chooses where it is passed on to (CVE-2021-40438).
+            // The request must not choose the target of a proxy (CVE-2021-40438).
             if value.starts_with(b"proxy:") && !template.is_constant() {
                 let text = format!(
                     "the handler {} is not set: a rule with references names no target of a proxy",
@@ -294,13 +296,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The text that a condition tests.
+    /// Expands the test string of a condition.
     pub(super) async fn input(&mut self, rule: &Rule, condition: &Condition) -> Step<Vec<u8>> {
         self.expand(rule, &condition.input, None, None).await
     }
 }
 
-/// Appends a group, escaped where the rule says so.
+/// Appends a group, escaped if the rule has the flag B.
 fn put_group(group: &[u8], escaping: Option<&Escaping>, text: &mut Vec<u8>) {
     match escaping {
         Some(escaping) => text.extend_from_slice(&escaping.escape(group)),

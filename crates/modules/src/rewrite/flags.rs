@@ -1,62 +1,62 @@
-//! The flags of RewriteRule: a field in brackets goes in, what it asks for comes out. Names and
-//! texts of errors are those of mod_rewrite.c (cmd_rewriterule_setflag).
+//! Parses the flags of RewriteRule. Flag names and error messages are those of mod_rewrite.c
+//! (cmd_rewriterule_setflag).
 
 use super::arguments;
 use super::template::Template;
 use super::uri::Escaping;
 use evenkeel_message::{Status, unquoted};
 
-/// The rounds that a rule with the flag N may begin (`REWRITE_MAX_ROUNDS`).
+/// The default bound of rounds for the flag N (`REWRITE_MAX_ROUNDS`).
 const ROUNDS: u32 = 32_000;
 
-/// What the flags of a rule ask for.
+/// The flags of a rule.
 #[derive(Debug, Default)]
 pub(super) struct Flags {
-    /// B, BCTLS, with BNE and BNP: groups are escaped.
+    /// B, BCTLS: how groups are escaped, with BNE and BNP. `None` without B and BCTLS.
     pub escaping: Option<Escaping>,
-    /// C.
+    /// C: if the rule does not match, the rules chained to it are skipped.
     pub chain: bool,
-    /// CO: the cookies.
+    /// CO: the cookies to set.
     pub cookies: Vec<Template>,
-    /// DPI.
+    /// DPI: the path info is discarded.
     pub discard_path_info: bool,
-    /// E: the variables.
+    /// E: the environment variables to set.
     pub env: Vec<Template>,
-    /// END.
+    /// END: no further rules apply to this request.
     pub end: bool,
-    /// H.
+    /// H: the handler.
     pub handler: Option<Template>,
-    /// L.
+    /// L: the last rule of the run.
     pub last: bool,
-    /// N, with its bound.
+    /// N: the rules start again, at most this many rounds.
     pub next_round: Option<u32>,
-    /// NC.
+    /// NC: the pattern ignores case.
     pub no_case: bool,
-    /// NE.
+    /// NE: the target of a redirect is not escaped.
     pub no_escape: bool,
-    /// NS.
+    /// NS: the rule does not apply to subrequests.
     pub no_subrequest: bool,
-    /// P.
+    /// P: the target is requested as a proxy.
     pub proxy: bool,
-    /// PT.
+    /// PT: the result is passed to the next modules as a path.
     pub pass_through: bool,
-    /// QSA.
+    /// QSA: the query of the request is appended.
     pub append_query: bool,
-    /// QSD.
+    /// QSD: the query of the request is discarded.
     pub discard_query: bool,
-    /// QSL.
+    /// QSL: the last question mark of the substitution begins the query.
     pub last_question_mark: bool,
-    /// R.
+    /// R: an external redirect.
     pub redirect: bool,
-    /// The status of R, F and G; 0 where R has a word that is none.
+    /// The status of R, F and G; 0 if the value of R is an unknown word.
     pub status: Option<u16>,
-    /// F, G, and R with a status that is no redirect: the status is the answer.
+    /// F, G, or R with a status outside of 3xx: the response has that status and no redirect.
     pub answers: bool,
-    /// S.
+    /// S: the number of rules to skip.
     pub skip: usize,
-    /// T.
+    /// T: the media type.
     pub media_type: Option<Template>,
-    /// UNC.
+    /// UNC: slashes at the beginning of the path are not merged.
     pub unc: bool,
     /// UnsafeAllow3F.
     pub allow_3f: bool,
@@ -65,10 +65,10 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    /// Reads a field in brackets.
+    /// Parses a flag field in brackets.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the syntax error.
     pub(super) fn parse(field: &str) -> Result<Self, String> {
         let mut flags = Self::default();
         let mut escaping = Escaping::default();
@@ -125,7 +125,7 @@ impl Flags {
             "unsafeallow3f" => self.allow_3f = true,
             "unsafeprefixstat" => self.prefix_stat = true,
             "d" | "dpi" | "discardpath" => self.discard_path_info = true,
-            // Apache takes any other flag with this letter and does nothing.
+            // Apache accepts and ignores any other flag that begins with `d`.
             other if other.starts_with('d') => {}
             _ => return Err(format!("unknown flag '{name}'")),
         }
@@ -147,7 +147,7 @@ impl Flags {
             "seeother" => 303,
             number if number.starts_with(|first: char| first.is_ascii_digit()) => {
                 let code = u16::try_from(unsigned(number)).unwrap_or(u16::MAX);
-                // Apache has no text for these two.
+                // Apache has no reason phrase for 418 and 425.
                 let is_known =
                     |status: &Status| status.reason().is_some() && !matches!(code, 418 | 425);
                 let known = Status::new(code).filter(is_known);
@@ -162,18 +162,18 @@ impl Flags {
         Ok(())
     }
 
-    /// The status of a redirect.
+    /// The status of a redirect; 302 by default.
     pub(super) fn redirect_status(&self) -> u16 {
         self.status.unwrap_or(Status::FOUND.code())
     }
 }
 
-/// The number at the beginning of a text; 0 where there is none or a negative one (atoi).
+/// The number at the beginning of a text, as atoi parses it; 0 if it is negative.
 fn unsigned(text: &str) -> u32 {
     u32::try_from(number(text.as_bytes())).unwrap_or_default()
 }
 
-/// The number at the beginning of a text, within the bounds of an `int` (atoi).
+/// The number at the beginning of a text, as atoi parses it; 0 if there is none.
 pub(super) fn number(text: &[u8]) -> i32 {
     let text = text.trim_ascii_start();
     let (is_negative, digits) = match text {
@@ -185,7 +185,8 @@ pub(super) fn number(text: &[u8]) -> i32 {
     let value = digits.fold(0_i64, |value, digit| {
         value.saturating_mul(10).saturating_add(i64::from(digit - b'0'))
     });
-    // strtol stops at the bounds of a long, of which atoi keeps the lower half.
+    // Like glibc's atoi: strtol saturates at the bounds of a long, and the result is truncated to
+    // the lower 32 bits.
     (if is_negative { -value } else { value }) as i32
 }
 

@@ -1,5 +1,6 @@
-//! The rules of sections and .htaccess files, which act when the file is known (mod_rewrite.c:
-//! hook_fixup). They see the path behind their folder, and lead to an internal redirect.
+//! Applies the rules of sections and .htaccess files after the request is mapped to a file
+//! (mod_rewrite.c: hook_fixup). Patterns are matched against the path relative to the section's
+//! directory, and a substitution leads to an internal redirect.
 
 use super::engine::{Base, Change, Run, Surroundings};
 use super::server::{answer, answered, is_query_sound, proxied, redirect};
@@ -11,10 +12,11 @@ use evenkeel_expr::{Context as _, Variable as Known};
 use evenkeel_files::Looked;
 use evenkeel_message::{Level, Notice, Request, Status, quoted};
 
-/// The note by which the request that follows keeps the Vary field.
+/// The note that makes an internal redirect keep the Vary field of the response.
 pub const KEEPS_VARY: &str = "redirect-keeps-vary";
 
-/// Applies the rules of the sections of a request whose file is known, where they are on.
+/// Applies the rules of the sections of a request if RewriteEngine is on. The file of the request
+/// must be known.
 pub async fn fix_up(
     request: &mut Box<Request>,
     server: &Server,
@@ -73,13 +75,14 @@ pub async fn fix_up(
     }
 }
 
-/// Rules can do what links can, so that one of the options about links must let them.
+/// Whether Options allow rules. Rules can circumvent directory restrictions as symbolic links can,
+/// so Apache requires FollowSymLinks or SymLinksIfOwnerMatch.
 fn may_rewrite(core: CoreSettings<'_>) -> bool {
     let options = core.directory.options.effective();
     options.has(CoreOptions::FOLLOW_SYM_LINKS) || options.has(CoreOptions::SYM_LINKS_IF_OWNER_MATCH)
 }
 
-/// The folder in the target of a redirect becomes RewriteBase.
+/// Replaces the section's directory in the target of a redirect with RewriteBase.
 fn base_redirect(run: &mut Run<'_>) {
     let Some(Base { folder, url: Some(url) }) = run.base else { return };
     let Some(scheme) = scheme(&run.filename) else { return };
@@ -100,7 +103,8 @@ fn base_redirect(run: &mut Run<'_>) {
     }
 }
 
-/// Puts `subst` in place of the folder, and says so in the log.
+/// Replaces the prefix `folder` of a path with `subst` and logs it. Returns `None` if the path does
+/// not begin with `folder`.
 fn replace_prefix(run: &mut Run<'_>, path: &[u8], folder: &[u8], subst: &[u8]) -> Option<Vec<u8>> {
     let (rest, replaced) = substitute_prefix(path, folder, subst)?;
     trace_plain!(run, 5, "strip matching prefix: {} -> {}", quoted(path), quoted(rest));
@@ -108,8 +112,9 @@ fn replace_prefix(run: &mut Run<'_>, path: &[u8], folder: &[u8], subst: &[u8]) -
     Some(replaced)
 }
 
-/// The rules lead to a path of this server: the folder in it becomes RewriteBase, or DocumentRoot
-/// is cut off, or the folder of an alias becomes its path.
+/// Turns a local result into an internal redirect: replaces the section's directory with
+/// RewriteBase, or strips DocumentRoot. If neither applies, replaces the directory of an alias with
+/// the alias's path.
 fn local(run: &mut Run<'_>, said: &Section) -> Outcome {
     if !run.filename.starts_with(b"/") {
         return answered(Status::BAD_REQUEST);

@@ -1,5 +1,4 @@
-//! RewriteMap: tables in text files, and functions. A key goes in, a value comes out. A file is
-//! read anew when it has changed.
+//! RewriteMap: tables in text files, and internal functions. A changed file is read again.
 
 use super::uri::unescape;
 use std::collections::{HashMap, HashSet};
@@ -10,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What Apache reads of a line at once: the rest of a longer one is a line of its own
-/// (`REWRITE_MAX_TXT_MAP_LINE`).
+/// The size of Apache's line buffer in bytes: the rest of a longer line is parsed as a line of its
+/// own (`REWRITE_MAX_TXT_MAP_LINE`).
 const LINE: usize = 1024;
 
 /// A map.
@@ -19,7 +18,7 @@ const LINE: usize = 1024;
 pub(super) enum Map {
     /// `int:`
     Function(Function),
-    /// `txt:`, or `rnd:` if a value is a choice of several.
+    /// `txt:`, or `rnd:` if `is_choice` is set.
     File { table: Box<TextFile>, is_choice: bool },
 }
 
@@ -33,7 +32,7 @@ pub(super) enum Function {
 }
 
 impl Function {
-    /// The function of that name.
+    /// The function with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "toupper" => Function::ToUpper,
@@ -44,7 +43,7 @@ impl Function {
         })
     }
 
-    /// Its value.
+    /// Applies the function to a key.
     pub(super) fn of(self, key: &[u8]) -> Vec<u8> {
         match self {
             Function::ToUpper => key.to_ascii_uppercase(),
@@ -59,47 +58,48 @@ impl Function {
     }
 }
 
-/// A table in a text file: in each line a key and a value.
+/// A text file with a key and a value in each line.
 #[derive(Debug)]
 pub(super) struct TextFile {
     path: Box<Path>,
     read: Mutex<Option<Table>>,
 }
 
-/// The answer of a table.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// The value; none where the table has none.
+    /// The value of the key; `None` if the table does not contain it.
     pub value: Option<Vec<u8>>,
-    /// Whether the key was asked for since the file was read.
+    /// Whether the key was already looked up since the file was read. Apache has such keys in its
+    /// cache, and logs them differently.
     pub is_known: bool,
 }
 
-/// Why a table has no answer.
+/// The reason why a lookup failed.
 #[derive(Debug)]
 pub(super) enum TableFault {
-    /// The file is not there.
+    /// The file does not exist or is not accessible.
     Access(io::Error),
-    /// It cannot be read.
+    /// The file cannot be read.
     Open(io::Error),
 }
 
-/// Values by their keys, and whether they were asked for.
+/// Values by key, and whether the key was already looked up.
 type Values = HashMap<Box<[u8]>, (Box<[u8]>, bool)>;
 
-/// What was read of a file.
+/// The contents of a file.
 #[derive(Debug)]
 struct Table {
     version: Version,
     values: Values,
-    /// Keys without a value that were asked for, for the log.
+    /// Keys without a value that were already looked up, for the log.
     absent: HashSet<Box<[u8]>>,
 }
 
-/// As many keys without a value are remembered: they come from clients.
+/// The maximum number of keys without a value that are remembered. Clients choose the keys.
 const ABSENT: usize = 1000;
 
-/// What tells whether a file has changed.
+/// The metadata that reveals a changed file.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     changed: (i64, i64),
@@ -118,20 +118,20 @@ impl Version {
 }
 
 impl TextFile {
-    /// The table in a file.
+    /// Creates a table that reads `path` at the first lookup.
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.into(), read: Mutex::default() }
     }
 
-    /// The file.
+    /// The path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The value of a key.
+    /// Looks a key up. Reads the file first if it has changed.
     ///
     /// # Errors
-    /// The file is not there or cannot be read.
+    /// The file does not exist or cannot be read.
     pub(super) fn look_up(&self, key: &[u8]) -> Result<Found, TableFault> {
         let facts = std::fs::metadata(&self.path).map_err(TableFault::Access)?;
         let version = Version::of(&facts);
@@ -159,7 +159,8 @@ impl TextFile {
     }
 }
 
-/// The first value of each key (mod_rewrite.c: lookup_map_txtfile).
+/// Parses the lines of a table. The first value of a key is kept (mod_rewrite.c:
+/// lookup_map_txtfile).
 fn values(text: &[u8]) -> Values {
     let mut values = HashMap::new();
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
@@ -176,7 +177,7 @@ fn values(text: &[u8]) -> Values {
     values
 }
 
-/// One of the parts of a value that are separated by `|`.
+/// Returns a random one of the parts of a value, which `|` separates.
 pub(super) fn choose(value: &[u8]) -> &[u8] {
     let parts = value.split(|byte| *byte == b'|').count();
     let random = RandomState::new().build_hasher().finish();

@@ -1,7 +1,6 @@
-//! mod_rewrite: paths and queries that rules turn into others. A request and the rules of its
-//! server ([`translate`]) or of its sections ([`fix_up`]) go in; a file, another path, a redirect
-//! or a refusal comes out as an [`Outcome`]. `pipeline` acts on it, and answers what the rules ask
-//! about other paths ([`Surroundings`]).
+//! mod_rewrite: rules that rewrite the path and the query of a request. [`translate`] applies the
+//! rules of a server, [`fix_up`] those of sections. Both return an [`Outcome`], which `pipeline`
+//! acts on; `pipeline` also implements [`Surroundings`] for subrequests and expressions.
 
 #[macro_use]
 mod trace;
@@ -38,32 +37,33 @@ use rule::Rule;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What rules make of a request.
+/// The result of the rules for a request.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Nothing: it goes on as it is.
+    /// The request is not changed by a substitution, and the next modules process it.
     Declined,
-    /// The next modules see this path in place of the request's (flag PT).
+    /// The next modules process this path instead of the request's path (flag PT).
     Passed(Vec<u8>),
-    /// Its file is known, and in the request.
+    /// The request is mapped to a file, which is set in the request.
     Mapped,
-    /// It is redirected internally to this path, without its query.
+    /// The request is redirected internally to this path. The query is in the request.
     Redirected(Vec<u8>),
-    /// A module for proxies has to get it from this URI (flag P).
+    /// The request is passed on to this URI as a proxy (flag P).
     Proxied(Proxied),
-    /// It is answered.
+    /// The request is answered.
     Answered(Answer),
 }
 
-/// Where a request is to be got from.
+/// The target of a rule with the flag P.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proxied {
-    /// The URI without `proxy:`, and with the path behind the file.
+    /// The URI without `proxy:`, with the path info appended.
     pub uri: Vec<u8>,
-    /// The beginning of the URI up to its path, where the rule itself names all of that; empty
-    /// where a part of it comes from the request.
+    /// The part of the URI before its path. Empty if the rule's text does not contain all of it, so
+    /// that a part comes from the request.
     pub origin: Vec<u8>,
-    /// Whether the URI is sent as it is and has its query (flag NE; Apache: proxy-nocanon).
+    /// Whether the URI is sent without canonicalization and contains the query (flag NE; Apache:
+    /// proxy-nocanon).
     pub is_raw: bool,
 }
 
@@ -84,7 +84,7 @@ impl Options {
     const LEGACY_PREFIX_DOC_ROOT: Options = Options(1 << 9);
     const UNSAFE_PREFIX_STAT: Options = Options(1 << 10);
 
-    /// The option of a word.
+    /// Parses one option.
     fn parse(word: &str) -> Option<Options> {
         Some(match word.to_ascii_lowercase().as_str() {
             "inherit" => Options::INHERIT,
@@ -132,7 +132,7 @@ impl Switches {
         self.options.unwrap_or_default()
     }
 
-    /// How rules are inherited where these are merged over `base`.
+    /// How the rules of `base` are inherited when these settings are merged over it.
     fn inheritance(self, base: Self) -> Inheritance {
         let (own, outer) = (self.options(), base.options());
         let is_passed_down = |option| outer.has(option) && !own.has(Options::IGNORE_INHERIT);
@@ -146,7 +146,7 @@ impl Switches {
     }
 }
 
-/// Where the rules of the outer settings go.
+/// The position of inherited rules relative to the section's own rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inheritance {
     Behind,
@@ -154,7 +154,7 @@ enum Inheritance {
     Nothing,
 }
 
-/// Rules in their order.
+/// Rules in the order of the configuration.
 type Rules = Arc<Vec<Arc<Rule>>>;
 
 fn inherit_rules(inheritance: Inheritance, base: &Rules, over: &Rules) -> Rules {
@@ -165,34 +165,33 @@ fn inherit_rules(inheritance: Inheritance, base: &Rules, over: &Rules) -> Rules 
     }
 }
 
-/// What a section says; none where it has no directive of this module.
+/// The settings of one section. `None` if the section has no directive of this module.
 #[derive(Clone, Debug, Default)]
 pub struct Directory(Option<Arc<Section>>);
 
-/// What a section with directives of this module says.
+/// The settings of a section that has directives of this module.
 #[derive(Clone, Debug, Default)]
 struct Section {
     switches: Switches,
     rules: Rules,
-    /// The conditions of the rule that comes next.
+    /// The RewriteCond lines for the next RewriteRule.
     conditions: Vec<Arc<Condition>>,
     /// RewriteBase.
     base: Option<Box<[u8]>>,
-    /// Whether RewriteBase was said here, or inherited under MergeBase.
+    /// Whether sections below inherit `base` under MergeBase (Apache: baseurl_set).
     is_base_set: bool,
-    /// The folder or path that the rules begin from, with a slash at its end; none outside of
-    /// sections.
+    /// The directory or path of the section, with a slash at the end. `None` outside of sections.
     folder: Option<Box<[u8]>>,
 }
 
 impl Directory {
-    /// Whether rules are on.
+    /// Whether RewriteEngine is on.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.as_ref().is_some_and(|section| section.switches.is_on())
     }
 
-    /// Whether the rules of sections may act on a request.
+    /// Whether RewriteEngine is on in a section, so that the rules of sections apply.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.0.as_ref().is_some_and(|section| section.switches.is_on() && section.folder.is_some())
@@ -200,8 +199,9 @@ impl Directory {
 }
 
 impl Merge for Directory {
-    /// As in mod_rewrite.c: config_perdir_merge. A section without rules of its own that says
-    /// anything else has none.
+    /// As in mod_rewrite.c: config_perdir_merge. An inner section with any directive of this module
+    /// replaces the rules of the outer section, even if it has no rules, unless RewriteOptions
+    /// inherits them.
     fn merge(base: &Self, over: &Self) -> Self {
         let (Some(outer), Some(inner)) = (&base.0, &over.0) else {
             return if over.0.is_some() { over.clone() } else { base.clone() };
@@ -225,13 +225,13 @@ impl Merge for Directory {
     }
 }
 
-/// What a server says outside of its sections.
+/// The settings of a server outside of its sections.
 #[derive(Clone, Debug)]
 pub struct Server {
     said: Option<Arc<Host>>,
-    /// Whether the host itself has a directive of this module, in whatever section. Where it has
-    /// none, Apache leaves it the main server's settings and runs no rules (mod_rewrite.c:
-    /// hook_uri2file compares `conf->server`).
+    /// Whether the virtual host has a directive of this module, in any section. If it has none,
+    /// Apache uses the main server's settings and applies no rules (mod_rewrite.c: hook_uri2file
+    /// compares `conf->server`).
     is_own: bool,
 }
 
@@ -241,7 +241,7 @@ impl Default for Server {
     }
 }
 
-/// What a server with directives of this module says.
+/// The settings of a server that has directives of this module.
 #[derive(Clone, Debug, Default)]
 struct Host {
     switches: Switches,
@@ -251,7 +251,7 @@ struct Host {
 }
 
 impl Server {
-    /// Whether the rules of the server may act on its requests.
+    /// Whether the server's rules may apply to its requests.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.is_own && self.said.is_some()
@@ -277,7 +277,7 @@ impl Merge for Server {
         let inheritance = switches.inheritance(outer.switches);
         let maps = match inheritance {
             Inheritance::Nothing => Arc::clone(&inner.maps),
-            // What the inner one says of a map holds when it comes first.
+            // If both servers define a map, the server whose rules come first takes precedence.
             Inheritance::Behind => overlay(&inner.maps, &outer.maps),
             Inheritance::Before => overlay(&outer.maps, &inner.maps),
         };
@@ -289,7 +289,7 @@ impl Merge for Server {
 
 type Maps = HashMap<Box<str>, Arc<Map>>;
 
-/// The maps of both, those of `first` where both have one of a name.
+/// Merges two sets of maps. `first` takes precedence if both define a name.
 fn overlay(first: &Maps, second: &Maps) -> Arc<Maps> {
     let mut maps = second.clone();
     maps.extend(first.iter().map(|(name, map)| (name.clone(), Arc::clone(map))));

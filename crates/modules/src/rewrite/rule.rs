@@ -1,4 +1,4 @@
-//! RewriteRule as it is compiled: pattern, conditions, substitution and flags.
+//! A compiled RewriteRule: pattern, conditions, substitution and flags.
 
 use super::condition::Condition;
 use super::flags::Flags;
@@ -7,37 +7,38 @@ use evenkeel_config::Position;
 use evenkeel_expr::Pattern;
 use std::sync::Arc;
 
-/// A RewriteRule with the conditions before it.
+/// A RewriteRule with the RewriteCond lines before it.
 #[derive(Debug)]
 pub struct Rule {
     pub(super) pattern: Pattern,
-    /// Whether the pattern must not match.
+    /// Whether the pattern is negated.
     pub(super) is_negated: bool,
     pub(super) conditions: Vec<Arc<Condition>>,
-    /// What takes the place of the path.
+    /// The substitution.
     pub(super) output: Template,
-    /// The same as it was written.
+    /// The substitution as written in the configuration.
     pub(super) written: Box<[u8]>,
-    /// Whether nothing takes its place: the substitution is `-`, or a status is the answer.
+    /// Whether the rule leaves the path as it is: the substitution is `-`, or the rule sets the
+    /// status of the response.
     pub(super) no_substitution: bool,
     pub(super) query: Query,
     pub(super) flags: Flags,
     pub(super) position: Position,
 }
 
-/// What becomes of the query of a request.
+/// How a rule treats the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Query {
-    /// A question mark that ends the substitution, or QSD without one in it: there is none
-    /// afterwards, whatever a group holds.
+    /// Whether the query is discarded, even if a group contains a question mark: the substitution
+    /// ends in `?`, or the rule has QSD and a substitution without `?`.
     pub is_none: bool,
-    /// QSL: the last question mark begins it.
+    /// Whether the last question mark begins the query (QSL) instead of the first one.
     pub is_after_last: bool,
 }
 
 impl Query {
-    /// What a substitution and its flags say of the query, and the substitution without the
-    /// question mark that ends it (mod_rewrite.c: cmd_rewriterule).
+    /// Returns the treatment of the query, and the substitution without a question mark at its end
+    /// that discards the query (mod_rewrite.c: cmd_rewriterule).
     pub(super) fn of<'a>(output: &'a str, flags: &Flags) -> (Self, &'a str) {
         let is_after_last = flags.last_question_mark;
         match output.strip_suffix('?') {

@@ -1,4 +1,4 @@
-//! The rules of a server, which act before the path becomes a file name (mod_rewrite.c:
+//! Applies the rules of a server, before the path is mapped to a file (mod_rewrite.c:
 //! hook_uri2file).
 
 use super::engine::{Change, Run, Surroundings};
@@ -13,12 +13,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The variables that a request has under rules: its first path, and that as a URL.
+/// Environment variables: the path of the request before any rewriting, and the same as an absolute
+/// URL.
 const SCRIPT_URL: &str = "SCRIPT_URL";
 const SCRIPT_URI: &str = "SCRIPT_URI";
 const REDIRECT_SCRIPT_URL: &str = "REDIRECT_SCRIPT_URL";
 
-/// Applies the rules of a server, where they are on.
+/// Applies the rules of a server if RewriteEngine is on.
 pub async fn translate(
     request: &mut Box<Request>,
     server: &Server,
@@ -64,7 +65,7 @@ pub async fn translate(
     }
 }
 
-/// SCRIPT_URL and SCRIPT_URI. A subrequest has those of its request.
+/// Sets SCRIPT_URL and SCRIPT_URI. A subrequest inherits SCRIPT_URL from its main request.
 fn set_script_variables(request: &mut Request, core: CoreSettings<'_>) {
     let env = &request.resource.env;
     if request.resource.depth == 0 {
@@ -77,7 +78,7 @@ fn set_script_variables(request: &mut Request, core: CoreSettings<'_>) {
     request.resource.env.set(SCRIPT_URI, uri);
 }
 
-/// What rules with a substitution have made of a request.
+/// Turns a substituted path into an outcome.
 fn substituted(
     run: &mut Run<'_>,
     is_raw: bool,
@@ -96,8 +97,8 @@ fn substituted(
     local(run, last)
 }
 
-/// The rules lead to a file: the path itself is one where its first segment is there, and
-/// otherwise it is one below DocumentRoot.
+/// Maps the substituted path to a file: the path itself if [`is_file_name`] accepts it, otherwise
+/// the path below DocumentRoot.
 fn local(run: &mut Run<'_>, last: Option<&Rule>) -> Outcome {
     run.keep_status();
     expand_tilde(run);
@@ -122,7 +123,7 @@ fn local(run: &mut Run<'_>, last: Option<&Rule>) -> Outcome {
     Outcome::Mapped
 }
 
-/// The home folder of a user in place of `/~user`.
+/// Replaces `/~user` with the home directory of the user.
 fn expand_tilde(run: &mut Run<'_>) {
     let Some(rest) = run.filename.strip_prefix(b"/~") else { return };
     let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
@@ -137,9 +138,9 @@ fn expand_tilde(run: &mut Run<'_>) {
     run.filename = [home, path].concat();
 }
 
-/// Whether the path is a file name: its first segment is there, and the last rule or DocumentRoot
-/// begins with it (mod_rewrite.c: prefix_stat). A client cannot name files outside of DocumentRoot
-/// where the rule did not.
+/// Whether the path is a file name: its first segment exists, and the substitution of the last rule
+/// begins with it or the path begins with DocumentRoot (mod_rewrite.c: prefix_stat). A client thus
+/// cannot choose a file outside of DocumentRoot (CVE-2024-38475).
 fn is_file_name(run: &mut Run<'_>, last: Option<&Rule>) -> bool {
     let path = run.filename.clone();
     let slashes = path.iter().take_while(|byte| **byte == b'/').count();
@@ -193,8 +194,9 @@ fn begins_with(run: &mut Run<'_>, text: &[u8], prefix: &[u8]) -> bool {
     begins
 }
 
-/// Whether the query that rules have made may go on: a space or control character in it means that
-/// a rule has forgotten to escape it. A redirect escapes it (CVE-2023-25690).
+/// Whether the rewritten query is valid. A space or control character in it means that a rule did
+/// not escape it (CVE-2023-25690). The query of a redirect is not checked, because it is escaped
+/// later, unless the rule has the flag NE.
 pub(super) fn is_query_sound(run: &mut Run<'_>, change: Change, number: u16) -> bool {
     let is_raw = change == Change::Substituted { is_raw: true };
     let is_escaped = scheme(&run.filename).is_some() && !run.is_passed && !run.is_proxied;
@@ -207,7 +209,7 @@ pub(super) fn is_query_sound(run: &mut Run<'_>, change: Change, number: u16) -> 
     false
 }
 
-/// The request goes to a proxy. What makes one of [`Outcome::Proxied`] is `pipeline`'s.
+/// Returns the URI for a proxy. `pipeline` passes the request on.
 pub(super) fn proxied(run: &mut Run<'_>, is_raw: bool) -> Outcome {
     let mut uri = std::mem::take(&mut run.filename);
     if run.base.is_none() {
@@ -221,7 +223,7 @@ pub(super) fn proxied(run: &mut Run<'_>, is_raw: bool) -> Outcome {
     Outcome::Proxied(Proxied { uri, origin, is_raw })
 }
 
-/// The request is redirected to another URI.
+/// Returns a redirect to the rewritten URI.
 pub(super) fn redirect(run: &mut Run<'_>, is_raw: bool, asked: Option<&[u8]>) -> Outcome {
     let target = run.redirect_target(is_raw, asked);
     let status = Status::new(run.status).filter(|status| status.is_redirect());
@@ -236,8 +238,8 @@ pub(super) fn answered(status: Status) -> Outcome {
     Outcome::Answered(status.into())
 }
 
-/// The answer with the status of a rule. No handler has said which methods there are, so that a
-/// refused one is told of TRACE alone (http_protocol.c: make_allow).
+/// Returns a response with the status of a rule. For 405 and 501 the Allow field lists only TRACE,
+/// because no handler has declared its methods (http_protocol.c: make_allow).
 pub(super) fn answer(status: u16, core: CoreSettings<'_>) -> Outcome {
     let status = Status::new(status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
     if !matches!(status, Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED) {

@@ -1,5 +1,5 @@
-//! What a substitution is turned into: its query is cut off, the name of this host is put before it
-//! or cut off, and what stays is the target of a redirect or a path.
+//! Processes an expanded substitution: splits off its query, adds or removes the scheme and name of
+//! this host, and builds the target of a redirect.
 
 use super::Options;
 use super::engine::Run;
@@ -10,7 +10,7 @@ use crate::core::{Aliases, public_url, server_name, wildcard_match};
 use evenkeel_message::{Method, eq_ignore_case, quoted};
 
 impl Run<'_> {
-    /// Cuts the query off the substitution (mod_rewrite.c: splitout_queryargs).
+    /// Splits the query off the substitution (mod_rewrite.c: splitout_queryargs).
     pub(super) fn split_query(&mut self, rule: &Rule) {
         let query = &mut self.request.resource.query;
         if rule.query.is_none {
@@ -63,7 +63,8 @@ impl Run<'_> {
         );
     }
 
-    /// Puts scheme and name of this server before a path (mod_rewrite.c: fully_qualify_uri).
+    /// Prepends the scheme and the name of this server to a path (mod_rewrite.c:
+    /// fully_qualify_uri).
     pub(super) fn qualify(&mut self) {
         if self.request.resource.method == Method::Connect || scheme(&self.filename).is_some() {
             return;
@@ -74,8 +75,8 @@ impl Run<'_> {
         self.filename = public_url(self.request, self.core, &self.filename);
     }
 
-    /// Cuts off `http://` and a name of this host, so that no redirect leads to the host itself
-    /// (mod_rewrite.c: reduce_uri).
+    /// Removes `http://` and a name of this host, so that the substitution does not redirect to the
+    /// host itself (mod_rewrite.c: reduce_uri).
     pub(super) fn reduce(&mut self) {
         const SCHEME: &[u8] = b"http://";
         let Some((start, rest)) = self.filename.split_at_checked(SCHEME.len()) else { return };
@@ -111,8 +112,8 @@ impl Run<'_> {
         is(server_name(server)) || server.aliases.as_deref().is_some_and(has)
     }
 
-    /// The target of a redirect: escaped unless `is_raw`, with the query behind it. `asked` is the
-    /// query of the request, which is not escaped again.
+    /// Returns the target of a redirect with its query, escaped unless `is_raw` is set. `asked` is
+    /// the query of the request; if the rules did not change it, it is not escaped again.
     pub(super) fn redirect_target(&mut self, is_raw: bool, asked: Option<&[u8]>) -> Vec<u8> {
         let mut target = std::mem::take(&mut self.filename);
         if let Some(scheme) = scheme(&target).filter(|_| !is_raw) {

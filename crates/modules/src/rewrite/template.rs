@@ -1,15 +1,16 @@
-//! Substitutions and test strings as they are compiled: literal texts, `%{VARIABLE}`, `${map:key}`,
-//! `$N` and `%N` (mod_rewrite.c: do_expand). What a part is replaced with is never looked at again.
+//! Compiles substitutions and test strings: literal text, `%{VARIABLE}`, `${map:key}`, `$N` and
+//! `%N` (mod_rewrite.c: do_expand). The values that replace references are not expanded again.
 
 use super::variable::Variable;
 use evenkeel_message::unquoted;
 
-/// One part of a template.
+/// A part of a template.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// A text.
+    /// Literal text.
     Literal(Box<[u8]>),
-    /// `\?`, of which Apache takes no note when it looks for question marks.
+    /// `\?`: a literal question mark, which the check for unsafe question marks ignores as in
+    /// Apache.
     EscapedQuestionMark,
     /// `%{NAME}`.
     Variable(Variable),
@@ -17,11 +18,11 @@ pub(super) enum Piece {
     Map(Box<Lookup>),
     /// `$N`: a group of the rule's pattern.
     RuleGroup(usize),
-    /// `%N`: a group of the last condition.
+    /// `%N`: a group of the last matched condition.
     ConditionGroup(usize),
 }
 
-/// A question to a RewriteMap.
+/// A lookup in a RewriteMap.
 #[derive(Debug)]
 pub(super) struct Lookup {
     pub map: Box<str>,
@@ -29,28 +30,28 @@ pub(super) struct Lookup {
     pub default: Template,
 }
 
-/// The longest text in bytes. Longer ones would take too long to compile.
+/// The maximum length of a template in bytes, which bounds the time to compile it.
 const LONGEST: usize = 8192;
 
-/// The most maps within one another.
+/// The maximum nesting depth of map lookups.
 const DEEPEST: usize = 16;
 
-/// A compiled text.
+/// A compiled template.
 #[derive(Debug, Default)]
 pub(super) struct Template {
     pub pieces: Vec<Piece>,
 }
 
 impl Template {
-    /// Whether it holds no reference.
+    /// Whether the template consists of literal text only.
     pub(super) fn is_constant(&self) -> bool {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))
     }
 
-    /// Compiles a text of the configuration.
+    /// Compiles an argument of the configuration.
     ///
     /// # Errors
-    /// The text is too long, or its maps are nested too deep.
+    /// The text is too long, or its map lookups are nested too deeply.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         if text.len() > LONGEST {
             return Err(format!("an argument is longer than {LONGEST} bytes"));
@@ -69,7 +70,7 @@ impl Template {
 struct Compiler {
     pieces: Vec<Piece>,
     literal: Vec<u8>,
-    /// How many maps may still stand within one another.
+    /// The nesting depth that is still allowed for map lookups.
     depth: usize,
 }
 
@@ -102,7 +103,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// A backslash makes the next byte stand for itself; the last one stands for itself.
+    /// A backslash escapes the next byte. A backslash at the end is literal.
     fn escape(&mut self, rest: &[u8]) -> usize {
         match rest.get(1) {
             Some(b'?') => self.push(Piece::EscapedQuestionMark),
@@ -131,8 +132,8 @@ impl Compiler {
         })
     }
 
-    /// `%{NAME}` or `${map:key|default}`; without the closing brace, or without a colon, both
-    /// characters stand for themselves.
+    /// Compiles `%{NAME}` or `${map:key|default}`. Without the closing brace, or in a map lookup
+    /// without a colon, the first two characters are literal.
     fn braces(&mut self, rest: &[u8], is_map: bool) -> Result<usize, String> {
         let inner = rest.get(2..).unwrap_or_default();
         let Some(end) = closing(inner) else { return Ok(self.literal_braces(rest)) };
@@ -165,12 +166,12 @@ impl Compiler {
     }
 }
 
-/// What stands before and behind a byte.
+/// Returns the text before and after the byte at `at`.
 fn split(text: &[u8], at: usize) -> (&[u8], &[u8]) {
     (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default())
 }
 
-/// Where the brace ends that stands before a text.
+/// Returns the position of the closing brace that matches an opening brace before the text.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut depth = 1_usize;
     text.iter().position(|byte| {
@@ -183,7 +184,7 @@ fn closing(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// Where a byte stands outside of inner braces.
+/// Returns the position of a byte outside of inner braces.
 fn outside_braces(text: &[u8], wanted: u8) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in text.iter().enumerate() {
@@ -201,7 +202,7 @@ fn outside_braces(text: &[u8], wanted: u8) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The pieces in short.
+    /// Formats the pieces of a template.
     fn pieces(text: &str) -> String {
         let template = Template::compile(text).unwrap();
         let short = |piece: &Piece| match piece {

@@ -1,5 +1,5 @@
-//! The tests of conditions that need more than the text (mod_rewrite.c: apply_rewrite_cond): files,
-//! subrequests, patterns with their groups, and expressions.
+//! Decides conditions (mod_rewrite.c: apply_rewrite_cond): tests of files, subrequests, patterns
+//! with groups, and expressions.
 
 use super::condition::{Condition, FileTest, Test, counts, relates};
 use super::engine::{Ahead, Look, Run, Step};
@@ -55,15 +55,15 @@ impl Run<'_> {
             self,
             4,
             "RewriteCond: input='{}' pattern='{shown}'{} => {}",
-            // Apache has no text for an expression.
+            // Apache logs a null pointer, since an expression has no test string.
             quoted(input.unwrap_or(b"(null)")),
             if condition.flags.no_case { " [NC]" } else { "" },
             if holds { "matched" } else { "not-matched" }
         );
     }
 
-    /// Whether an expression holds. One that asks for a file which cannot be read does not, as in
-    /// Apache; one that has no answer for another reason ends the run.
+    /// Whether an expression is true. As in Apache, it is false if a file that it tests cannot be
+    /// read. Any other evaluation error ends the run.
     async fn decide(
         &mut self,
         rule: &Rule,
@@ -98,9 +98,9 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a file is of that kind.
+    /// Whether a file has the property.
     fn has(&self, path: &[u8], test: FileTest) -> bool {
-        // Most conditions ask for the file of the request, of which this is known.
+        // Most conditions test the file of the request, whose kind is already known.
         if let Some(kind) = self.known_kind(path) {
             match (test, kind) {
                 (FileTest::Regular, kind) => return kind == Kind::File,
@@ -121,14 +121,15 @@ impl Run<'_> {
         }
     }
 
-    /// The kind of what stands at the file of the request, where that is what is asked for.
+    /// Returns the kind of the file at `path` if it is the request's file and its lookup was
+    /// conclusive.
     fn known_kind(&self, path: &[u8]) -> Option<Kind> {
         let found = self.found.filter(|_| path == self.request.resource.file.as_bytes())?;
         let kind = found.found.kind();
         matches!(kind, Kind::File | Kind::Directory | Kind::Absent).then_some(kind)
     }
 
-    /// Whether a request for that URL would be answered with no error.
+    /// Whether a subrequest for the URL has a status below 400.
     async fn may_have_url(&mut self, rule: &Rule, url: &[u8]) -> Step<bool> {
         if url.is_empty() || !self.may_look() {
             return Ok(false);
@@ -139,7 +140,7 @@ impl Run<'_> {
         Ok(look.status.code() < 400)
     }
 
-    /// Whether a request for that file would be let in, and it is there.
+    /// Whether a subrequest for the file has a status below 300 and its file exists.
     async fn may_have_file(&mut self, rule: &Rule, path: &[u8]) -> Step<bool> {
         if path.is_empty() || !self.may_look() {
             return Ok(false);
@@ -158,7 +159,7 @@ impl Run<'_> {
         Ok(is_there)
     }
 
-    /// Looks at another path or file.
+    /// Runs a look-ahead subrequest. An undecided result ends the run.
     pub(super) async fn look(
         &mut self,
         rule: &Rule,

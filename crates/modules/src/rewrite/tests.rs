@@ -1,4 +1,4 @@
-//! Tests of whole runs: lines of a configuration and a request go in, what becomes of it comes out.
+//! Tests of whole runs: apply rules of a configuration to a request and check the outcome.
 
 use super::*;
 use crate::testing::{apply, apply_in, core_settings};
@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-/// A server around the rules in which `/there` is all that is there.
+/// A server where only the path `/there` exists.
 struct Stub;
 
 impl Surroundings for Stub {
@@ -53,7 +53,7 @@ impl Surroundings for Stub {
     }
 }
 
-/// What a future gives that does not wait.
+/// Polls a future that must be ready at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
@@ -75,7 +75,7 @@ fn request(target: &str) -> Box<Request> {
     request
 }
 
-/// What became of a request, in short.
+/// Formats the outcome of a request.
 fn shown(outcome: &Outcome, request: &Request) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let query = request.resource.query.as_deref().map(|query| format!("?{}", text(query)));
@@ -107,7 +107,7 @@ fn served(rules: &str, target: &str) -> String {
     shown(&outcome, &request)
 }
 
-/// Applies the rules of the folder `/d/` to a file.
+/// Applies the rules of the directory `/d/` to a file.
 fn fix(rules: &str, request: &mut Box<Request>, core: CoreSettings<'_>) -> Outcome {
     let place = Place::Directory("/d/".into());
     let scope = apply_in(MODULE, place, &format!("RewriteEngine On\n{rules}")).unwrap();
@@ -232,7 +232,7 @@ fn variables_fields_and_cookies_are_set() {
     asked.resource.env.set("D", "d");
     assert!(matches!(serve(rules, &mut asked), Outcome::Declined));
     let env = |name: &str| asked.resource.env.value(name).map(|v| String::from_utf8_lossy(v));
-    // The groups are those of the last condition.
+    // `%N` refers to the groups of the last condition.
     assert_eq!(env("A").as_deref(), Some("a"));
     assert_eq!((env("B").as_deref(), env("C").as_deref(), env("D")), (Some("b"), Some(""), None));
     assert_eq!(env("SCRIPT_URL").as_deref(), Some("/a"));

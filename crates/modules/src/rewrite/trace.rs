@@ -1,18 +1,18 @@
-//! The lines of `LogLevel rewrite:trace1` to `trace8`, in Apache's words (mod_rewrite.c:
-//! do_rewritelog). Where they are off, nothing of a line is put together.
+//! Writes the log lines of `LogLevel rewrite:trace1` to `trace8`, in Apache's wording
+//! (mod_rewrite.c: do_rewritelog). Lines are formatted only if their level is on.
 
 use crate::CoreSettings;
 use crate::core::{is_logged, public_name};
 use evenkeel_message::{Level, Notice, Request, quoted};
 
-/// The note that holds the type of the flag T, and that of the handler of the flag H.
+/// The notes that hold the media type of the flag T and the handler of the flag H.
 pub(super) const TYPE_NOTE: &str = "rewrite-forced-mimetype";
 pub(super) const HANDLER_NOTE: &str = "rewrite-forced-handler";
 
-/// Which lines are written of a request, and what they begin with.
+/// The log levels that are on for a request, and the prefix of its lines.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    /// The highest level; 0 where no line is written.
+    /// The highest trace level that is logged; 0 if none is.
     pub level: u8,
     head: Box<str>,
 }
@@ -29,7 +29,7 @@ const LEVELS: [Level; 8] = [
 ];
 
 impl Trace {
-    /// What is written of a request under these settings.
+    /// Returns the trace settings of a request.
     pub(super) fn of(request: &Request, core: CoreSettings<'_>) -> Self {
         let is_on = |level: &&Level| is_logged(core, "rewrite", **level);
         let level = LEVELS.iter().take_while(is_on).count();
@@ -38,7 +38,8 @@ impl Trace {
         Self { level, head }
     }
 
-    /// Writes a line.
+    /// Logs a line with the request's prefix, and with the section's directory if `folder` is
+    /// given.
     pub(super) fn write(
         &self,
         request: &mut Request,
@@ -51,7 +52,7 @@ impl Trace {
         self.write_alone(request, level, text);
     }
 
-    /// Writes a line that does not begin with client, server and request.
+    /// Logs a line without the prefix.
     pub(super) fn write_alone(&self, request: &mut Request, level: u8, text: String) {
         let level = LEVELS.get(usize::from(level) - 1).copied().unwrap_or(Level::Trace8);
         let mut notice = Notice::own("rewrite", level, text);
@@ -60,8 +61,8 @@ impl Trace {
     }
 }
 
-/// What a line begins with: client, ident, user, server and request. The numbers tell servers and
-/// requests apart.
+/// Formats the prefix of the lines: client, ident, user, server and request. The sid and rid
+/// numbers identify the server and the request.
 fn head(request: &Request, core: CoreSettings<'_>) -> String {
     let client = request.names.as_deref().and_then(|names| names.client.as_deref());
     let client = client.map_or_else(|| request.peer.client_ip().to_string(), str::to_owned);
@@ -73,7 +74,7 @@ fn head(request: &Request, core: CoreSettings<'_>) -> String {
     let name = public_name(request, core);
     let kind = if request.resource.depth > 0 { "subreq" } else { "initial" };
     let redirects = match request.redirects() {
-        // A subrequest has not been redirected, whatever its request was.
+        // A subrequest is never redirected itself, even if its main request was.
         0 => String::new(),
         _ if request.resource.depth > 0 => String::new(),
         number => format!("/redir#{number}"),
@@ -86,8 +87,8 @@ fn head(request: &Request, core: CoreSettings<'_>) -> String {
     )
 }
 
-/// Writes a line of a run, whose text is put together only then, with the folder that its rules
-/// begin from.
+/// Logs a line of a run, with the directory of its section. The text is formatted only if the level
+/// is on.
 macro_rules! trace {
     ($run:expr, $level:literal, $($text:tt)*) => {
         if $run.trace.level >= $level {
@@ -98,7 +99,7 @@ macro_rules! trace {
     };
 }
 
-/// Writes a line of a run without the folder.
+/// Logs a line of a run without the directory.
 macro_rules! trace_plain {
     ($run:expr, $level:literal, $($text:tt)*) => {
         if $run.trace.level >= $level {
@@ -108,8 +109,8 @@ macro_rules! trace_plain {
     };
 }
 
-/// The media type and the handler that the flags T and H have given the content, which have the
-/// last word (mod_rewrite.c: hook_mimetype).
+/// Sets the media type and the handler of the flags T and H, which override all other settings
+/// (mod_rewrite.c: hook_mimetype).
 pub fn force_content(request: &mut Request, core: CoreSettings<'_>) {
     if request.resource.notes.is_empty() {
         return;

@@ -1,9 +1,9 @@
-//! What rewriting knows of URIs: which schemes make one absolute, and how groups, redirects and
-//! queries are escaped. Texts go in and come out; nothing here knows a request.
+//! Functions on URIs: absolute schemes, and the escaping of groups, redirects and queries. They do
+//! not depend on a request.
 
 use evenkeel_message::eq_ignore_case;
 
-/// The schemes that make a URI absolute, and whether a query belongs to them (mod_rewrite.c:
+/// The schemes of absolute URIs, and whether the query is split off such a URI (mod_rewrite.c:
 /// is_absolute_uri).
 const SCHEMES: &[(&str, bool)] = &[
     ("ajp://", true),
@@ -26,19 +26,19 @@ const SCHEMES: &[(&str, bool)] = &[
     ("unix:", true),
 ];
 
-/// The shortest text that may be an absolute URI.
+/// The minimum length of an absolute URI.
 const SHORTEST: usize = 6;
 
 /// The scheme of an absolute URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scheme {
-    /// Its length with the slashes behind it.
+    /// The length of the scheme, with the colon and slashes after it.
     pub length: usize,
-    /// Whether a query belongs to it.
+    /// Whether the query is split off the URI.
     pub takes_query: bool,
 }
 
-/// The scheme of a URI; none where the URI is not absolute.
+/// Returns the scheme of a URI, or `None` if the URI is not absolute.
 pub(super) fn scheme(uri: &[u8]) -> Option<Scheme> {
     if uri.first() == Some(&b'/') || uri.len() < SHORTEST {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn scheme(uri: &[u8]) -> Option<Scheme> {
     Some(Scheme { length: scheme.len(), takes_query: *takes_query })
 }
 
-/// Escapes what follows the host of an absolute URI (mod_rewrite.c: escape_absolute_uri).
+/// Escapes the part of an absolute URI after its host (mod_rewrite.c: escape_absolute_uri).
 pub(super) fn escape_absolute(uri: &[u8], scheme: Scheme) -> Vec<u8> {
     let mut start = scheme.length;
     let has_host = start.checked_sub(1).and_then(|last| uri.get(last)) == Some(&b'/');
@@ -63,7 +63,7 @@ pub(super) fn escape_absolute(uri: &[u8], scheme: Scheme) -> Vec<u8> {
     }
     let (before, rest) = uri.split_at_checked(start).unwrap_or((uri, b""));
     let mut escaped = before.to_vec();
-    // The parts of an ldap URI are separated by question marks (RFC 4516, section 2).
+    // Question marks separate the parts of an ldap URI (RFC 4516, section 2).
     let is_ldap = has_host && uri.get(..4).is_some_and(|start| eq_ignore_case(start, b"ldap"));
     let parts = if is_ldap { 5 } else { 1 };
     for (number, part) in rest.splitn(parts, |byte| *byte == b'?').enumerate() {
@@ -75,16 +75,16 @@ pub(super) fn escape_absolute(uri: &[u8], scheme: Scheme) -> Vec<u8> {
     escaped
 }
 
-/// How groups are escaped where they are put into a substitution (flags B, BNE, BNP, BCTLS).
+/// How groups are escaped in a substitution (flags B, BNE, BNP, BCTLS).
 #[derive(Debug, Default)]
 pub(super) struct Escaping {
-    /// The characters to escape; none for all but letters, digits and `_`.
+    /// The characters to escape; `None` for all except letters, digits and `_`.
     pub only: Option<Box<[u8]>>,
-    /// The characters not to escape.
+    /// The characters that are not escaped.
     pub except: Option<Box<[u8]>>,
-    /// Whether a space becomes `%20` and not `+`.
+    /// Whether a space becomes `%20` instead of `+`.
     pub no_plus: bool,
-    /// Whether control characters and spaces are escaped, and others only if they are listed.
+    /// Whether only control characters, spaces and the characters of `only` are escaped.
     pub controls: bool,
 }
 
@@ -117,13 +117,13 @@ impl Escaping {
     }
 }
 
-/// Whether a byte is a visible character or one of another character set (httpd's T_VCHAR_OBSTEXT).
+/// Whether a byte is a visible ASCII character or obs-text (httpd's T_VCHAR_OBSTEXT).
 pub(super) fn is_visible(byte: u8) -> bool {
     byte > b' ' && byte != 0x7f
 }
 
-/// Decodes `%XX` and leaves broken escapes as they are. The text ends before a NUL, at which
-/// Apache's texts end too (util.c: ap_unescape_url).
+/// Decodes `%XX` and leaves invalid escapes as they are. The result ends before an escaped NUL, as
+/// a C string does (util.c: ap_unescape_url).
 pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
     let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
     let value = |at: usize| u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok();
@@ -140,8 +140,9 @@ pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// Puts `subst` in place of `prefix` at the beginning of a path; none where the path does not begin
-/// with it (mod_rewrite.c: subst_prefix_path). Also returns the path without the prefix.
+/// Replaces the prefix of a path with `subst`. Returns the path without the prefix, and the new
+/// path. Returns `None` if the path does not begin with the prefix (mod_rewrite.c:
+/// subst_prefix_path).
 pub(super) fn substitute_prefix<'a>(
     path: &'a [u8],
     prefix: &[u8],

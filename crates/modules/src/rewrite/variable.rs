@@ -1,6 +1,5 @@
-//! The variables between `%{` and `}` in rules (mod_rewrite.c: lookup_variable). Names are resolved
-//! when a rule is compiled. A name that Apache's module does not know, or whose module is not here
-//! (`SSL:`), stands for an empty text.
+//! The variables `%{NAME}` of rules (mod_rewrite.c: lookup_variable). Names are resolved when a
+//! rule is compiled. An unknown name, or a name of a missing module (`SSL:`), has an empty value.
 
 use crate::RequestContext;
 use evenkeel_expr::{Context as _, Variable as Known};
@@ -10,23 +9,24 @@ use std::borrow::Cow;
 /// A variable.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Variable {
-    /// One without a value.
+    /// An unknown variable. Its value is empty.
     Nothing,
-    /// `ENV:NAME`: a note, a variable of the request or one of the server's environment.
+    /// `ENV:NAME`: a note, an environment variable of the request, or one of the server's process.
     Environment(Box<[u8]>),
-    /// `HTTP:NAME`, and those like HTTP_HOST.
+    /// `HTTP:NAME`, and names such as HTTP_HOST: a field of the request.
     Field(Box<[u8]>),
-    /// The file, or the path that was made of it so far.
+    /// REQUEST_FILENAME and SCRIPT_FILENAME: the file name of the run.
     Filename,
     /// SERVER_ADDR.
     ServerAddress,
-    /// What expressions know too.
+    /// A variable that expressions have too.
     Known(Known),
-    /// `LA-U:NAME` or `LA-F:NAME`: the value that a variable would have at the URL, or at the file.
+    /// `LA-U:NAME` or `LA-F:NAME`: the value of a variable in a look-ahead subrequest for the URL,
+    /// or for the file.
     LookAhead { is_file: bool, name: Box<[u8]>, variable: Box<Variable> },
 }
 
-/// Fields of the request with a name of their own.
+/// Fields of the request that have a variable name of their own.
 const FIELDS: &[(&str, &str)] = &[
     ("HTTP_ACCEPT", "Accept"),
     ("HTTP_COOKIE", "Cookie"),
@@ -37,7 +37,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("HTTP_USER_AGENT", "User-Agent"),
 ];
 
-/// Variables that expressions know and Apache's module does not.
+/// Variables that expressions have and mod_rewrite does not.
 const OF_EXPRESSIONS: &[Known] = &[
     Known::DocumentUri,
     Known::LastModified,
@@ -50,12 +50,12 @@ const OF_EXPRESSIONS: &[Known] = &[
 ];
 
 impl Variable {
-    /// The variable with that name.
+    /// Resolves the name of a variable.
     pub(super) fn compile(name: &[u8]) -> Self {
         Self::compile_within(name, false)
     }
 
-    /// A look ahead within another one has no value.
+    /// Resolves a name. A look-ahead variable inside of another one has an empty value.
     fn compile_within(name: &[u8], is_ahead: bool) -> Self {
         let is = |word: &str, from: &[u8]| eq_ignore_case(from, word.as_bytes());
         if let [a, b, c, b':', rest @ ..] = name {
@@ -92,12 +92,12 @@ impl Variable {
         }
     }
 
-    /// Whether the value has to be asked for with a subrequest.
+    /// Whether the value comes from a subrequest.
     pub(super) fn is_ahead(&self) -> bool {
         matches!(self, Variable::LookAhead { .. })
     }
 
-    /// The value in a request; a look ahead has none here.
+    /// Returns the value in a request. The value of a look-ahead variable is empty here.
     pub(super) fn value<'a>(
         &'a self,
         context: &'a RequestContext<'_>,
@@ -114,7 +114,7 @@ impl Variable {
                 let own = context.note(name).or_else(|| context.request_environment(name));
                 own.or_else(|| context.process_environment(name)).unwrap_or_default()
             }
-            // The facts of a file are known when the file is (APR_FINFO_USER).
+            // Apache returns `<unknown>` if it has no owner for the file (APR_FINFO_USER).
             Variable::Known(known @ (Known::ScriptUser | Known::ScriptGroup)) => {
                 match context.variable(*known) {
                     fact if fact.is_empty() => Cow::Borrowed(b"<unknown>"),
@@ -125,8 +125,8 @@ impl Variable {
         }
     }
 
-    /// The name of the field that the value depends on, for Vary. Host is never one of them
-    /// (RFC 9110, section 12.5.5).
+    /// Returns the name of the request field that the value depends on, for Vary. Host is never
+    /// listed (RFC 9110, section 12.5.5).
     pub(super) fn varies_by(&self, request: &Request) -> Option<&[u8]> {
         match self {
             Variable::Field(name) if !eq_ignore_case(name, b"Host") => {

@@ -1,5 +1,5 @@
-//! The home folders of users, as a thread knows them: looked up in the blocking pool, since the
-//! password database may be on the network, and kept for a while.
+//! A cache of home directories, one per thread. Lookups run in the blocking pool, because the
+//! password database may be on the network.
 
 use evenkeel_message::MayWait;
 use evenkeel_sys::blocking_pool::BlockingPool;
@@ -7,24 +7,26 @@ use evenkeel_sys::identity;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// How long an answer counts, in microseconds.
+/// The time for which an entry is cached, in microseconds.
 const KEPT_US: u64 = 60_000_000;
 
-/// The most names that are kept: clients may ask for any name.
+/// The maximum number of cached names. Clients choose the names.
 const MOST: usize = 256;
 
-/// Home folders by the names of their users.
+/// Home directories by user name.
 #[derive(Default)]
 pub struct Homes(RefCell<HashMap<Box<str>, Known>>);
 
-/// The folder of a user, none where there is no such user, and when that was found out.
+/// A cache entry: the home directory, or `None` if the user does not exist, and the time of the
+/// lookup.
 struct Known {
     home: Option<Box<[u8]>>,
     at_us: u64,
 }
 
 impl Homes {
-    /// What is known of a user at that time; none where nothing is.
+    /// Returns the cached home directory of a user. Returns `None` if the cache has no current
+    /// entry, and `Some(None)` if the user does not exist.
     #[must_use]
     pub fn known(&self, user: &str, now_us: u64) -> Option<Option<Box<[u8]>>> {
         let homes = self.0.borrow();
@@ -32,7 +34,8 @@ impl Homes {
         (now_us.saturating_sub(known.at_us) < KEPT_US).then(|| known.home.clone())
     }
 
-    /// Looks a user up. Where no thread can be had, the user has no home for now.
+    /// Looks a user up and caches the result. Returns `None` without caching it if the lookup fails
+    /// or no thread is available.
     pub async fn look_up(
         &self,
         _: &MayWait,

@@ -1,5 +1,5 @@
-//! mod_userdir: the folders of users, `/~name`. The pipeline looks the home folder of a user up
-//! ([`wanted_home`]) before it asks [`translate`] for the file, because the password database may
+//! mod_userdir: maps `/~name` to the directory of a user. The pipeline looks up the home directory
+//! of the user ([`wanted_home`]) before it calls [`translate`], because the password database may
 //! block.
 
 pub use crate::{NoSettings as Directory, NoSettings as Global};
@@ -29,37 +29,38 @@ pub const MODULE: Module = Module {
     page: "mod_userdir",
     subject: "The folders of users, `/~name`.",
     remarks: &[
-        "As in Apache, a virtual host that has a UserDir line of its own does not inherit the names \
-         behind `enabled` and `disabled`.",
-        "Home folders are read from the password database in the blocking pool, and kept for a \
-         minute.",
+        "As in Apache, a virtual host that has a UserDir line of its own does not inherit the \
+         names of `enabled` and `disabled` lines.",
+        "Home directories are looked up in the password database in the blocking pool, and cached \
+         for a minute.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
 };
 
-/// What a server says; none where it says nothing.
+/// The settings of a server. `None` if the server has no UserDir.
 #[derive(Clone, Debug, Default)]
 pub struct Server(Option<Arc<Said>>);
 
 #[derive(Clone, Debug, Default)]
 struct Said {
-    /// Whether users without a word of their own have no folder (`disabled`, `enabled`).
+    /// Whether users are disabled that are not in `enabled` (`UserDir disabled`,
+    /// `UserDir enabled`).
     is_disabled: Option<bool>,
-    /// Where the folders are, in the order in which they are tried.
+    /// The locations of user directories, in the order in which they are tried.
     places: Option<Vec<Place>>,
     enabled: Vec<Box<[u8]>>,
     disabled: Vec<Box<[u8]>>,
 }
 
-/// Where the folder of a user is.
+/// The location of a user's directory.
 #[derive(Clone, Debug)]
 enum Place {
-    /// `public_html`: in the home folder.
+    /// `public_html`: relative to the home directory.
     Home(Box<[u8]>),
-    /// `/www` and `/www/*/docs`: before and behind the name.
+    /// `/www` and `/www/*/docs`: the text before and after the user name.
     Folder(Box<[u8]>, Box<[u8]>),
-    /// `http://host/*`: on another server.
+    /// `http://host/*`: a redirect to another server.
     Elsewhere(Box<[u8]>),
 }
 
@@ -78,7 +79,8 @@ impl Merge for Server {
     }
 }
 
-/// The user of a path and what follows the name, where the server has folders for that user.
+/// Returns the user of a path, the rest of the path, and the locations. Returns `None` if the path
+/// has no user or the user is disabled.
 fn user<'a>(path: &'a [u8], server: &'a Server) -> Option<(&'a [u8], &'a [u8], &'a [Place])> {
     let said = server.0.as_deref()?;
     let places = said.places.as_deref()?;
@@ -95,7 +97,8 @@ fn user<'a>(path: &'a [u8], server: &'a Server) -> Option<(&'a [u8], &'a [u8], &
     Some((user, rest, places))
 }
 
-/// The user whose home folder [`translate`] needs for the request; none as a rule.
+/// Returns the user whose home directory [`translate`] needs for the request. Returns `None` for
+/// most requests.
 #[must_use]
 pub fn wanted_home<'a>(request: &'a Request, server: &'a Server) -> Option<&'a str> {
     server.0.as_ref()?;
@@ -104,7 +107,7 @@ pub fn wanted_home<'a>(request: &'a Request, server: &'a Server) -> Option<&'a s
     std::str::from_utf8(user).ok().filter(|_| needs_home)
 }
 
-/// The file of the request's path; none where the path is not that of a user's folder.
+/// Maps a path to a file. Returns `None` if the path is not in a user's directory.
 ///
 /// # Errors
 /// The redirect to another server.
@@ -148,7 +151,7 @@ pub fn translate(
     Ok(None)
 }
 
-/// The words `disabled` and `enabled` have lists of names behind them; all other words are places.
+/// The words `disabled` and `enabled` precede a list of names. All other words are locations.
 fn user_dir(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let words = words(call.raw);
     let mut words = words.iter().take_while(|word| !word.is_empty());
@@ -174,7 +177,7 @@ fn user_dir(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// What a word means (mod_userdir.c: translate_userdir).
+/// Parses a location (mod_userdir.c: translate_userdir).
 fn place(word: &[u8]) -> Place {
     let is_absolute = word.starts_with(b"/");
     let star = word.iter().position(|byte| *byte == b'*');
@@ -206,7 +209,7 @@ mod tests {
         apply(MODULE, text).unwrap().server.userdir
     }
 
-    /// The file of a path, where users have the home folder `/home/x`.
+    /// Returns the file of a path. Users have the home directory `/home/x`.
     fn file(server: &Server, path: &str) -> String {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };

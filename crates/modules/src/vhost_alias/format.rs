@@ -1,9 +1,10 @@
-//! The format of a folder's name, `/www/%2+/%1.1`: parsed from the configuration, and filled with
-//! the parts of a host's name or an address.
+//! The format of a directory name such as `/www/%2+/%1.1`. It is parsed from the configuration, and
+//! expanded with the parts of a host name or address.
 
 use std::ops::Range;
 
-/// Parts of a name beyond this many dots are one part (mod_vhost_alias.c: MAXDOTS).
+/// The maximum number of parts of a name. The last part contains the rest of the name
+/// (mod_vhost_alias.c: MAXDOTS).
 const MOST_DOTS: usize = 19;
 
 /// A format.
@@ -15,11 +16,12 @@ enum Part {
     Text(Vec<u8>),
     /// `%p`.
     Port,
-    /// `%N` and `%N.M`: of the name's parts, and of the letters of these.
+    /// `%N` and `%N.M`: parts of the name, and letters of these parts.
     Name(Choice, Option<Choice>),
 }
 
-/// `3`, `-3`, `3+` or `-3+`: one of several, or one with all behind or before it; 0 is all of them.
+/// `3`, `-3`: one element, counted from the start or from the end. `3+` also selects all elements
+/// after it, `-3+` all before it; 0 selects all elements.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     number: usize,
@@ -28,7 +30,7 @@ struct Choice {
 }
 
 impl Format {
-    /// Parses a format; none where its syntax is wrong.
+    /// Parses a format. Returns `None` if its syntax is invalid.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -66,10 +68,10 @@ impl Format {
         Some(Self(parts))
     }
 
-    /// Fills the format. What there is not is `_`, and a slash at the end is left out
+    /// Expands the format. A part that does not exist is `_`, and a slash at the end is removed
     /// (mod_vhost_alias.c: vhost_alias_interpolate).
     pub fn fill(&self, name: &[u8], port: u16) -> Vec<u8> {
-        // Where the parts of the name begin, and where one more would.
+        // The start of each part of the name, and the position after the last part and its dot.
         let dots = name.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at + 1);
         let mut begins: Vec<usize> = std::iter::once(0).chain(dots.take(MOST_DOTS - 1)).collect();
         let count = begins.len();
@@ -104,7 +106,7 @@ impl Format {
 }
 
 impl Choice {
-    /// Takes a choice off the front of a text.
+    /// Parses a choice and removes it from `rest`.
     fn parse(rest: &mut &[u8]) -> Option<Self> {
         let mut take = |byte: u8| {
             let behind = rest.strip_prefix(&[byte]);
@@ -117,7 +119,7 @@ impl Choice {
         Some(Self { number: usize::from(digit - b'0'), from_end, and_others })
     }
 
-    /// Which of so many are chosen; none where there are not enough.
+    /// Returns the range of the chosen elements, or `None` if there are too few.
     fn of(self, count: usize) -> Option<Range<usize>> {
         let Self { number, from_end, and_others } = self;
         if number == 0 {

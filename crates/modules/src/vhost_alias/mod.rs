@@ -1,5 +1,5 @@
-//! mod_vhost_alias: a DocumentRoot and a folder of programs whose names are made from the host of
-//! the request or from the server's address. `translate` gives the file of a path.
+//! mod_vhost_alias: a DocumentRoot and a CGI directory whose names contain parts of the request's
+//! host name or of the server's address. [`translate`] maps a path to a file.
 
 pub use crate::{NoSettings as Directory, NoSettings as Global};
 
@@ -36,8 +36,8 @@ pub const MODULE: Module = Module {
     page: "mod_vhost_alias",
     subject: "A DocumentRoot for each host, named after the host or the server's address.",
     remarks: &[
-        "A host that the client names may not lead out of the folders that the format names: \
-                host names with a slash are refused before.",
+        "The host name of a request cannot lead out of the directories of the format: host names \
+         with a slash or `..` are refused when the request is parsed.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
@@ -46,25 +46,25 @@ pub const MODULE: Module = Module {
 /// The handler of VirtualScriptAlias.
 const CGI: &[u8] = b"cgi-script";
 
-/// Where the names of files begin.
+/// The directory of a VirtualDocumentRoot or VirtualScriptAlias.
 #[derive(Clone, Debug)]
 pub enum Root {
     /// `none`.
     None,
-    /// The host's name is put into the format.
+    /// A format that is expanded with the host name.
     Name(Arc<Format>),
-    /// The server's address is.
+    /// A format that is expanded with the server's IP address.
     Ip(Arc<Format>),
 }
 
-/// What a server says.
+/// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Roots {
     documents: Option<Root>,
     scripts: Option<Root>,
 }
 
-/// What a server says, which hosts share.
+/// The settings of a server, shared by virtual hosts that do not change them.
 pub type Server = Shared<Roots>;
 
 crate::unsaid!(Roots);
@@ -75,8 +75,8 @@ impl Merge for Roots {
     }
 }
 
-/// The file of the request's path (mod_vhost_alias.c: mva_translate); none where the server has no
-/// such root.
+/// Maps the path of a request to a file (mod_vhost_alias.c: mva_translate). Returns `None` if the
+/// server has no directory for the path.
 pub fn translate(request: &mut Request, roots: &Roots, core: CoreSettings<'_>) -> Option<FileName> {
     if roots.documents.is_none() && roots.scripts.is_none() {
         return None;
@@ -106,7 +106,7 @@ pub fn translate(request: &mut Request, roots: &Roots, core: CoreSettings<'_>) -
     Some(FileName::new(OsString::from_vec(file)))
 }
 
-/// What follows `cgi-bin` at the front of a path, with its slash.
+/// Returns the rest of a path after `/cgi-bin`, with its slash.
 fn below_scripts(path: &[u8]) -> Option<&[u8]> {
     let slashes = path.iter().take_while(|byte| **byte == b'/').count();
     let rest = path.get(slashes..)?.strip_prefix(b"cgi-bin")?;
