@@ -1,6 +1,7 @@
-//! WordPress as Debian packages it, with php-fpm and MariaDB: an editor installs it, logs in, sets
-//! permalinks, uploads a picture and posts, and a reader visits the site, first served by Debian's
-//! apache2 and then, from an empty database again, by Evenkeel on the same configuration.
+//! Runs Debian's WordPress with php-fpm and MariaDB and compares two servers. An editor installs
+//! WordPress, logs in, sets permalinks, uploads a picture and posts, and a reader visits the site.
+//! Debian's apache2 serves the first run. Evenkeel serves the second one, with the same
+//! configuration and an empty database.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,23 +19,23 @@ use std::path::{Path, PathBuf};
 
 const UPLOADS: &str = "/wp-content/uploads";
 
-/// The differences that are known: the end of the request, and what differs. One that is no longer
-/// there is an error.
+/// The accepted differences: the end of the request's text and the difference. The test fails if
+/// one of them no longer occurs.
 const KNOWN: [(&str, &str); 3] = [
     // docs/differences.md: a 416 gives the length of the representation.
     ("harbour.png", "headers [] and [\"Content-Range: bytes */"),
-    // A short body of a script is not compressed.
+    // Evenkeel does not compress the short body of a script.
     ("rest-nonce", "headers [\"Content-Encoding: gzip\", \"Vary: Accept-Encoding\"] and []"),
-    // A script's `Connection: close` does not end the client's connection.
+    // Evenkeel does not close the client's connection on a script's `Connection: close`.
     ("/xmlrpc.php", "headers [\"Connection: close\"] and []"),
 ];
 
-/// What one server has shown.
+/// The results of one run.
 struct Visit {
     replies: Vec<Reply>,
-    /// The rules that WordPress wrote.
+    /// The contents of the .htaccess file that WordPress wrote.
     htaccess: String,
-    /// The pages as a browser has built them.
+    /// The DOM of the pages in a browser.
     pages: Vec<String>,
     access_log: String,
 }
@@ -67,7 +68,7 @@ fn wordpress_is_the_same_site_on_both_servers() {
     assert_eq!(enabled(), before, "/etc/apache2 has changed");
 }
 
-/// The entries of Debian's folders of what is enabled, with the targets of the links.
+/// The entries of Debian's `*-enabled` folders, with the targets of the links.
 fn enabled() -> BTreeMap<PathBuf, PathBuf> {
     let folders = ["mods-enabled", "conf-enabled", "sites-enabled"];
     let folders = folders.map(|name| Path::new("/etc/apache2").join(name));
@@ -76,9 +77,9 @@ fn enabled() -> BTreeMap<PathBuf, PathBuf> {
     paths.map(|path| (path.clone(), fs::read_link(path).unwrap_or_default())).collect()
 }
 
-/// The requests and statuses of an access log, without their order, because a browser has several
-/// connections. Requests for the icon are left out, because a browser may exit before it sends
-/// one.
+/// The requests and statuses of an access log, sorted. Their order is not compared, because a
+/// browser opens several connections. Requests for the icon are left out, because a
+/// browser may exit before it sends one.
 fn logged(log: &str) -> Vec<String> {
     let entry = |line: &str| {
         let parts: Vec<&str> = line.split('"').collect();
@@ -91,7 +92,7 @@ fn logged(log: &str) -> Vec<String> {
     lines
 }
 
-/// The whole story with one server.
+/// Runs all requests with one server.
 fn visit(site: &PhpSite, kind: Kind) -> Visit {
     site.reset().unwrap();
     let log = site.path("logs/access.log");
@@ -110,7 +111,7 @@ fn visit(site: &PhpSite, kind: Kind) -> Visit {
     assert!(kind != Kind::Apache || wrong.is_empty(), "{}\n{}", wrong.join("\n"), told());
     server.stop().unwrap();
     let access_log = fs::read_to_string(log).unwrap();
-    // The browser has loaded the picture, in the size that the page names.
+    // The browser must have loaded the picture in the size that the page requests.
     let shown =
         format!("GET {} HTTP/1.1\" 200", picture.replace("harbour.png", "harbour-1024x640.png"));
     assert!(access_log.contains(&shown), "{shown}\n{access_log}");
@@ -118,7 +119,7 @@ fn visit(site: &PhpSite, kind: Kind) -> Visit {
     Visit { replies, htaccess, pages, access_log }
 }
 
-/// The requests of the story, and their replies so far.
+/// A run in progress: the replies so far, and the unexpected ones.
 struct Story<'a> {
     replies: Vec<Reply>,
     wrong: Vec<String>,
@@ -127,8 +128,8 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
-    /// Sends a request. The status is this one, and the body contains this text, or the story is
-    /// not that of the site.
+    /// Sends a request. The reply is unexpected if it has another status, or if its body does not
+    /// contain `text`.
     fn ask(
         &mut self,
         who: &Visitor,
@@ -147,13 +148,13 @@ impl Story<'_> {
         reply
     }
 
-    /// Where a reply leads. The story cannot go on without it.
+    /// The Location field of a reply. Panics if the field is missing, because the run needs it.
     fn location(&self, reply: &Reply) -> String {
         let location = reply.header("Location");
         location.unwrap_or_else(|| panic!("{reply}\n{}", (self.told)())).to_owned()
     }
 
-    /// The installation, the first login and the permalinks.
+    /// Installs WordPress, logs in and sets permalinks.
     fn install(&mut self, editor: &Visitor) {
         let first = self.ask(editor, 302, "", "/", &[]);
         assert!(self.location(&first).ends_with("/wp-admin/install.php"));
@@ -176,12 +177,12 @@ impl Story<'_> {
         );
         let more = ["-d", &fields];
         self.ask(editor, 302, "", "/wp-admin/options-permalink.php", &more);
-        // WordPress writes the rules when it shows the form again.
+        // WordPress writes the .htaccess file when it shows the form again.
         let target = "/wp-admin/options-permalink.php?settings-updated=true";
         self.ask(editor, 200, "Permalink structure updated.", target, &[]);
     }
 
-    /// Uploads a picture and posts it; returns its target.
+    /// Uploads a picture and publishes posts with it. Returns the path of the picture.
     fn publish(&mut self, editor: &Visitor) -> String {
         let file = self.site.path("harbour.png");
         fs::write(&file, png(1_280, 800)).unwrap();
@@ -203,7 +204,7 @@ impl Story<'_> {
             <p>The lighthouse at dusk.</p>\n<!-- /wp:paragraph -->"
         );
         let target = "/wp-json/wp/v2/posts";
-        // Posts of one second have no order.
+        // The dates differ, because the order of posts with equal dates is undefined.
         let post = |title: &str, date: &str| -> Vec<String> {
             [
                 "-H",
@@ -243,7 +244,7 @@ impl Story<'_> {
         url.split_once(UPLOADS).map(|(_, rest)| format!("{UPLOADS}{rest}")).unwrap()
     }
 
-    /// What a reader without cookies asks of WordPress.
+    /// Sends the requests of a reader without cookies to WordPress.
     fn read(&mut self, picture: &str) {
         let reader = Visitor::new(self.site.port, &self.site.path("reader")).unwrap();
         let cafe = "/cafe-%D0%BD%D0%B0-%D0%BF%D1%80%D0%B8%D1%81%D1%82%D0%B0%D0%BD%D0%B8/";
@@ -299,7 +300,7 @@ impl Story<'_> {
         self.ask(&reader, 200, "awaiting moderation", &shown, &[]);
     }
 
-    /// What a reader asks of the server itself: files, folders, and what nobody gets.
+    /// Sends requests for static files, folders and forbidden paths.
     fn files(&mut self, picture: &str) {
         let reader = Visitor::new(self.site.port, &self.site.path("reader")).unwrap();
         let sizes = ["harbour-300x188.png", "harbour-150x150.png", "harbour-1024x640.png"];
@@ -345,7 +346,7 @@ fn nonce(form: &Reply) -> String {
     form.between("name=\"_wpnonce\" value=\"", "\"").unwrap()
 }
 
-/// The page as a browser has built it.
+/// The DOM of a page in a headless browser, with the parts that differ between runs replaced.
 fn browse(site: &PhpSite, target: &str) -> String {
     let profile = tempfile::tempdir().unwrap();
     let url = format!("http://127.0.0.1:{}{target}", site.port);
@@ -361,7 +362,7 @@ fn browse(site: &PhpSite, target: &str) -> String {
     page
 }
 
-/// A picture: bands of colour.
+/// Encodes a PNG picture of coloured bands.
 fn png(width: u32, height: u32) -> Vec<u8> {
     let mut rows = Vec::new();
     for y in 0..height {
@@ -374,7 +375,7 @@ fn png(width: u32, height: u32) -> Vec<u8> {
     let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
     packed.write_all(&rows).unwrap();
     let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
-    // Eight bits for each of red, green and blue.
+    // Bit depth 8, colour type 2 (RGB).
     let head = [size, vec![8, 2, 0, 0, 0]].concat();
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     for (name, data) in

@@ -1,5 +1,6 @@
-//! A PHP site for tests: WordPress as Debian packages it, with php-fpm and MariaDB on Unix sockets
-//! in a temporary folder, and a copy of /etc/apache2 that serves it. All run as an ordinary user.
+//! A PHP site for tests: Debian's WordPress, php-fpm and MariaDB on Unix sockets in a temporary
+//! folder, and a copy of /etc/apache2 that serves the site. All programs run as an unprivileged
+//! user.
 
 use crate::house::PATIENCE;
 use crate::server::{Kind, Server, command, evenkeel, free_port};
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 /// The interval between two checks of a program that is starting or ending.
 const GLANCE: Duration = Duration::from_millis(4);
 
-/// The packages that are unpacked: WordPress, and what Debian has taken out of it.
+/// The packages that are unpacked: WordPress, and its parts that Debian packages separately.
 const PACKAGES: [&str; 5] = [
     "wordpress",
     "wordpress-theme-twentytwentythree",
@@ -26,10 +27,10 @@ const PACKAGES: [&str; 5] = [
     "php-getid3",
 ];
 
-/// The ordinary user, if root runs the tests.
+/// The unprivileged user, if root runs the tests.
 const USER: &str = "www-data";
 
-/// The database server needs neither the space nor the durability of one in use.
+/// The options of the database server. A test needs little disk space and no durability.
 const DATABASE: [&str; 6] = [
     "--skip-networking",
     "--skip-log-bin",
@@ -39,8 +40,8 @@ const DATABASE: [&str; 6] = [
     "--skip-name-resolve",
 ];
 
-/// The file that an administrator writes. It permits no request to another server, and no job that
-/// begins by itself, because their moment differs between runs.
+/// The file wp-config.php. It disables requests to other servers and scheduled jobs, because their
+/// times differ between runs.
 const WP_CONFIG: &str = r"<?php
 define('DB_NAME', 'wordpress');
 define('DB_USER', 'wordpress');
@@ -70,7 +71,8 @@ catch_workers_output = yes
 php_admin_value[sendmail_path] = /bin/true
 ";
 
-/// What stands before Debian's apache2.conf: the variables of Debian's envvars.
+/// The main configuration file: it defines the variables of Debian's envvars and includes
+/// apache2.conf.
 const HTTPD: &str = "\
 Define APACHE_RUN_DIR @ROOT@/run
 Define APACHE_PID_FILE @ROOT@/run/apache2.pid
@@ -96,10 +98,10 @@ Require all granted
 </VirtualHost>
 ";
 
-/// The folder with WordPress, and the running programs behind it.
+/// The folder with WordPress, and the running database server and php-fpm.
 #[derive(Debug)]
 pub struct PhpSite {
-    // The programs end before the folder is removed.
+    // Fields are dropped in order: the programs end before the folder is removed.
     _programs: [Program; 2],
     /// The port of the web server.
     pub port: u16,
@@ -107,8 +109,8 @@ pub struct PhpSite {
 }
 
 impl PhpSite {
-    /// Unpacks the packages, which `cache` keeps, and starts php-fpm and MariaDB. `scripts` is the
-    /// folder of the repository's scripts.
+    /// Unpacks the packages and starts MariaDB and php-fpm. `scripts` is the folder of the
+    /// repository's scripts, and `cache` is the folder that keeps downloaded packages.
     pub fn open(scripts: &Path, cache: &Path) -> Result<PhpSite, String> {
         let root = tempfile::Builder::new().prefix("wordpress-").tempdir();
         let root = root.map_err(|error| format!("the scratch folder: {error}"))?;
@@ -129,7 +131,7 @@ impl PhpSite {
         Ok(PhpSite { _programs: programs, port, root })
     }
 
-    /// A path in the scratch folder.
+    /// The path of a file in the temporary folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -139,12 +141,12 @@ impl PhpSite {
         web(self.root.path())
     }
 
-    /// Makes the files those of the package, and the database empty.
+    /// Restores the files of the package, and empties the database.
     pub fn reset(&self) -> Result<(), String> {
         let root = self.root.path();
         run(as_user("rm").arg("-rf").arg(root.join("usr")), "")?;
         run(as_user("cp").arg("-a").arg(root.join("package/usr")).arg(root), "")?;
-        // The package's link leads out of the folder, to where it would be installed.
+        // The package's .htaccess is a link to the installed file, outside of the folder.
         let file = |name: &str| web(root).join(name);
         let wanted = root.join("package/etc/wordpress/htaccess");
         run(as_user("cp").arg("--remove-destination").arg(wanted).arg(file(".htaccess")), "")?;
@@ -157,9 +159,9 @@ impl PhpSite {
         run(client.args(["--no-defaults", "--user=root", &socket]), statements)
     }
 
-    /// Starts a server of this kind as the ordinary user.
+    /// Starts a server of this kind as the unprivileged user.
     pub fn serve(&self, kind: Kind) -> Result<Server, String> {
-        // The ordinary user may have no way to the folder where it was built.
+        // The unprivileged user may have no access to the folder of the built binary.
         let copy = self.path("apache2");
         if kind == Kind::Evenkeel && !copy.exists() {
             let built = evenkeel();
@@ -168,7 +170,7 @@ impl PhpSite {
         Server::start_as(kind, self.root.path(), self.port, over(), "-DFOREGROUND")
     }
 
-    /// The end of a log of the folder.
+    /// The last 20 lines of a log file.
     pub fn log(&self, name: &str) -> String {
         let bytes = fs::read(self.path("logs").join(name)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -181,8 +183,8 @@ fn web(root: &Path) -> PathBuf {
     root.join("usr/share/wordpress")
 }
 
-/// Copies /etc/apache2 and makes the changes that the site's administrator makes: the address, the
-/// modules that WordPress needs, Debian's file for php-fpm with the socket of this folder, a site.
+/// Copies /etc/apache2 and makes an administrator's changes: the address, the modules that
+/// WordPress needs, Debian's configuration of php-fpm with the socket in this folder, and the site.
 fn configure(root: &Path, port: u16) -> Result<(), String> {
     run(Command::new("cp").args(["-a", "/etc/apache2"]).arg(root.join("etc")), "")?;
     let fill = |text: &str| {
@@ -233,7 +235,7 @@ fn start_php(root: &Path) -> Result<Program, String> {
     Program::start(server, &root.join("logs/fpm-said.log"), &root.join("php.sock"))
 }
 
-/// The words before a command that is to run as the ordinary user.
+/// The command prefix that runs a command as the unprivileged user.
 fn over() -> &'static [&'static str] {
     match geteuid().is_root() {
         true => &["setpriv", "--reuid=www-data", "--regid=www-data", "--clear-groups"],
@@ -241,7 +243,7 @@ fn over() -> &'static [&'static str] {
     }
 }
 
-/// The command for a program that runs as the ordinary user.
+/// The command that runs a program as the unprivileged user.
 pub fn as_user(program: &str) -> Command {
     match over().split_first() {
         Some((first, rest)) => {
@@ -253,7 +255,7 @@ pub fn as_user(program: &str) -> Command {
     }
 }
 
-/// Runs a command with this input. It is an error if it fails.
+/// Runs a command with this standard input. Returns an error if the command fails.
 fn run(command: &mut Command, input: &str) -> Result<(), String> {
     let told = |error: io::Error| format!("a program of this test: {error}");
     let mut stdin = tempfile::tempfile().map_err(told)?;
@@ -270,12 +272,12 @@ fn run(command: &mut Command, input: &str) -> Result<(), String> {
     }
 }
 
-/// A running program, in a process group that ends with this value.
+/// A running program in its own process group. The group is killed when the value is dropped.
 #[derive(Debug)]
 pub struct Program(Child);
 
 impl Program {
-    /// Starts it and waits until its socket takes connections.
+    /// Starts a program and waits until its socket accepts connections.
     pub fn start(mut command: Command, log: &Path, socket: &Path) -> Result<Program, String> {
         let name = format!("{command:?}");
         let told = |error: io::Error| format!("{name}: {error}");
@@ -304,7 +306,7 @@ impl Drop for Program {
         while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < PATIENCE {
             std::thread::sleep(GLANCE);
         }
-        // What it has left behind, or all of it if it did not end.
+        // Kills the remaining processes of the group, and the program if it did not end.
         let _ = kill_process_group(process, Signal::KILL);
         let _ = self.0.wait();
     }

@@ -1,15 +1,16 @@
-//! A visitor of a site with a cookie jar (curl), and the comparison of what two servers told such
-//! visitors. Nonces, moments and generated keys differ between runs and are not compared.
+//! A visitor of a site: an HTTP client (curl) with a cookie jar. Also compares the responses of two
+//! servers to such visitors. Nonces, times and generated keys differ between runs and are not
+//! compared.
 
 use crate::answer::latin1;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fmt, fs};
 
-/// Longer than the slowest page takes on a busy machine.
+/// The timeout of a request, in seconds: longer than the slowest page takes on a busy machine.
 const SECONDS: &str = "120";
 
-/// A visitor with a folder for the cookies.
+/// A visitor, with a folder for its cookie jar.
 #[derive(Debug)]
 pub struct Visitor {
     /// The scheme, host and port of the site.
@@ -17,16 +18,16 @@ pub struct Visitor {
     folder: PathBuf,
 }
 
-/// What the visitor got.
+/// A request and its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The request in words.
+    /// The request: the arguments of curl and the target.
     pub asked: String,
     /// The status.
     pub status: u16,
-    /// The headers of the last response, as they were sent.
+    /// The header fields of the final response, in the order in which they were sent.
     pub headers: Vec<(String, String)>,
-    /// The decoded body.
+    /// The body, without its content coding.
     pub body: Vec<u8>,
 }
 
@@ -43,7 +44,7 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The first text of the body between two others.
+    /// The part of the body between the first `before` and the next `after`.
     pub fn between(&self, before: &str, after: &str) -> Result<String, String> {
         let text = self.text();
         let found = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));
@@ -53,7 +54,7 @@ impl Reply {
         Ok(found.to_owned())
     }
 
-    /// The value of a header.
+    /// The value of a header field.
     pub fn header(&self, name: &str) -> Option<&str> {
         let is_it = |field: &&(String, String)| field.0.eq_ignore_ascii_case(name);
         self.headers.iter().find(is_it).map(|(_, value)| value.as_str())
@@ -61,7 +62,7 @@ impl Reply {
 }
 
 impl Visitor {
-    /// A visitor without cookies of the server on this port.
+    /// Creates a visitor of the server on this port. `folder` is emptied for its cookie jar.
     pub fn new(port: u16, folder: &Path) -> Result<Visitor, String> {
         let origin = format!("http://127.0.0.1:{port}");
         let _ = fs::remove_dir_all(folder);
@@ -69,7 +70,7 @@ impl Visitor {
         Ok(Visitor { origin, folder: folder.to_owned() })
     }
 
-    /// Sends one request, with further words for curl.
+    /// Sends one request. `more` are further arguments of curl.
     pub fn ask(&self, target: &str, more: &[&str]) -> Result<Reply, String> {
         let file = |name: &str| self.folder.join(name);
         let mut curl = Command::new("curl");
@@ -85,14 +86,14 @@ impl Visitor {
             return Err(format!("{asked}: {}", String::from_utf8_lossy(&output.stderr)));
         }
         let head = fs::read(file("head")).map_err(|error| format!("{asked}: {error}"))?;
-        // Without a body there is no file.
+        // curl writes no file if the response has no body.
         let body = fs::read(file("body")).unwrap_or_default();
         let (status, headers) = last_head(&latin1(&head)).ok_or(format!("{asked}: no head"))?;
         Ok(Reply { asked, status, headers, body })
     }
 }
 
-/// The status and the fields of the last head, after an interim response or none.
+/// The status and the header fields of the final response. Interim responses may precede it.
 fn last_head(text: &str) -> Option<(u16, Vec<(String, String)>)> {
     let head = text.trim_end().rsplit("\r\n\r\n").next()?;
     let mut lines = head.lines();
@@ -104,7 +105,7 @@ fn last_head(text: &str) -> Option<(u16, Vec<(String, String)>)> {
     Some((status, lines.filter_map(field).collect()))
 }
 
-/// The differences of two visits in words; none if they were equal.
+/// Describes the differences of two visits. The list is empty if the visits are equal.
 pub fn differences(oracle: &[Reply], other: &[Reply]) -> Vec<String> {
     let mut found = Vec::new();
     if oracle.len() != other.len() {
@@ -155,13 +156,13 @@ fn first_difference(oracle: &str, other: &str) -> String {
     }
 }
 
-/// The headers that are compared, sorted. The wire tests compare the order and what stands in the
-/// headers of files; here only their presence is.
+/// The header fields that are compared, sorted. Of ETag and Last-Modified only the presence is
+/// compared: the wire tests compare their values, and the order of the fields.
 fn fields(reply: &Reply) -> Vec<String> {
     let mut fields: Vec<String> = reply
         .headers
         .iter()
-        // A length is known, or is not, when compression or a slow script makes it so.
+        // Whether the length is known depends on compression and on the speed of the script.
         .filter(|(name, _)| {
             !matches!(name.as_str(), "Date" | "Content-Length" | "Transfer-Encoding")
         })
@@ -174,9 +175,9 @@ fn fields(reply: &Reply) -> Vec<String> {
     fields
 }
 
-/// The text with `#` for everything that differs between two runs of the same site: numbers of
-/// seconds, nonces and hashes (runs of 10, 13, 32, 40, 43 or 64 digits and letters), times of day,
-/// suggested passwords, and the version of the server.
+/// Replaces the parts that differ between two runs of the same site with `#`: timestamps, nonces
+/// and hashes (10, 13, 32, 40, 43 or 64 letters and digits), times of day, suggested passwords,
+/// login cookies and the version of the server.
 pub fn settled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -196,7 +197,7 @@ pub fn settled(text: &str) -> String {
         before = head.chars().next_back().unwrap_or(' ');
         rest = tail;
     }
-    // The hour, minute and second of a post as its forms have them.
+    // The hour, minute and second of a post in WordPress's forms.
     let out = ["hh", "mn", "ss"].iter().fold(out, |out, part| {
         let out = without(&out, &format!("<div class=\"{part}\">"), '<');
         let out = without(&out, &format!("_{part}\" value=\""), '"');
@@ -208,7 +209,7 @@ pub fn settled(text: &str) -> String {
     without(&out, "wordpress_logged_in_#=", ';')
 }
 
-/// The length of a time of day at the start of the text; 0 if none is there.
+/// The length of a time of day at the start of the text. Returns 0 if there is none.
 fn clock(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits = |from: usize| {
@@ -225,7 +226,7 @@ fn clock(text: &str) -> usize {
     }
 }
 
-/// The length of a nonce, hash or number of seconds at the start of the text; 0 if none is there.
+/// The length of a nonce, hash or timestamp at the start of the text. Returns 0 if there is none.
 fn key(text: &str) -> usize {
     let run = text.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let is_hex = text.bytes().take(run).all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -238,7 +239,7 @@ fn key(text: &str) -> usize {
     if is_key { run } else { 0 }
 }
 
-/// The text with `#` from each `start` to the next `end`.
+/// Replaces the text between each `start` and the next `end` with `#`.
 fn without(text: &str, start: &str, end: char) -> String {
     let mut parts = text.split(start);
     let mut out = parts.next().unwrap_or_default().to_owned();

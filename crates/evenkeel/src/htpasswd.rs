@@ -1,5 +1,6 @@
-//! `evenkeel htpasswd`: writes and checks files of users, with the options of Apache's htpasswd.
-//! The file is written anew beside the old one and renamed, so that a reader never sees half of it.
+//! `evenkeel htpasswd`: edits files of users and verifies passwords, with the options of Apache's
+//! htpasswd. It writes a new file and renames it to the old name, so that a reader never sees a
+//! partial file.
 
 use crate::terminal;
 use evenkeel_modules::passwords::{PasswordFile, apr1, sha, to_base64, verify};
@@ -29,10 +30,10 @@ const MISMATCH: i32 = 3;
 const OVERFLOW: i32 = 5;
 const BAD_USER: i32 = 6;
 
-/// What ends the program early: the exit status and what it says.
+/// The exit status and the message of a failure.
 type Fault = (i32, String);
 
-/// How a password is hashed.
+/// The scheme for new hashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Apr1,
@@ -44,7 +45,7 @@ enum Scheme {
     Sha,
 }
 
-/// What the options ask for.
+/// The parsed command line.
 struct Asked {
     creates: bool,
     prints: bool,
@@ -60,7 +61,7 @@ struct Asked {
     password: Option<String>,
 }
 
-/// Runs it. Returns the exit status.
+/// Runs htpasswd with these arguments. Returns the exit status.
 pub fn run(words: &[String]) -> i32 {
     match parse(words).and_then(|asked| act(&asked)) {
         Ok(text) if asked_to_print(words) => {
@@ -127,7 +128,7 @@ fn parse(words: &[String]) -> Result<Asked, Fault> {
 }
 
 impl Asked {
-    /// Notes an option without a value; none where there is no such option.
+    /// Sets an option that has no value. Returns `None` if the option is unknown.
     fn note(&mut self, letter: char) -> Option<()> {
         match letter {
             'c' => self.creates = true,
@@ -148,7 +149,8 @@ impl Asked {
         Some(())
     }
 
-    /// Takes the words behind the options.
+    /// Checks the options, and takes the file, the user name and the password from the arguments
+    /// after them.
     fn check(mut self, rest: Vec<String>) -> Result<Self, Fault> {
         let usage = || (SYNTAX, USAGE.to_owned());
         let excluding = [self.creates, self.prints, self.deletes, self.verifies];
@@ -186,7 +188,7 @@ impl Asked {
         Ok(self)
     }
 
-    /// The password, from where the options say.
+    /// Reads the password from the command line, standard input or the terminal.
     fn password(&self) -> Result<Vec<u8>, Fault> {
         let told =
             |error: io::Error| (FILE, format!("htpasswd: no password could be read: {error}"));
@@ -211,7 +213,7 @@ impl Asked {
         Ok(password)
     }
 
-    /// The line of the user.
+    /// The new line of the user, without a newline.
     fn line(&self) -> Result<Vec<u8>, Fault> {
         let password = self.password()?;
         let fault = |text: &str| (FILE, format!("htpasswd: {text}"));
@@ -233,7 +235,8 @@ impl Asked {
             Scheme::Apr1 => return Ok(self.joined(&apr1(&password, part(8)))),
             Scheme::Sha => return Ok(self.joined(&sha(&password))),
             Scheme::Plain => return Ok(self.joined(&password)),
-            // 22 digits hold four bits more than the salt: the last is one of four.
+            // The salt has 128 bits: 21 digits hold 126 of them, and the last digit is one of
+            // `.`, `O`, `e` and `u`.
             Scheme::Bcrypt => [&*with(format!("$2y${:02}$", self.cost), 21), b"e"].concat(),
             Scheme::Sha256 => with(format!("$5${rounds}"), 16),
             Scheme::Sha512 => with(format!("$6${rounds}"), 16),
@@ -249,7 +252,7 @@ impl Asked {
     }
 }
 
-/// Does what is asked, and returns what is to be said.
+/// Performs the action of the command line. Returns the text to print.
 fn act(asked: &Asked) -> Result<String, Fault> {
     if asked.prints {
         return Ok(format!("{}\n", String::from_utf8_lossy(&asked.line()?)));
@@ -291,7 +294,9 @@ fn act(asked: &Asked) -> Result<String, Fault> {
     Ok(format!("{verb} password for user {user}"))
 }
 
-/// A text with this line for a user in place of the user's own, and whether there was one.
+/// Replaces the first line of a user with `line` and removes the user's other lines. Appends `line`
+/// if the user has none. If `line` is `None`, all lines of the user are removed. Returns the new
+/// text, and whether the user had a line.
 fn replaced(old: &[u8], user: &[u8], line: Option<&[u8]>) -> (Vec<u8>, bool) {
     let (mut text, mut was_there) = (Vec::with_capacity(old.len() + 128), false);
     for kept in old.split_inclusive(|byte| *byte == b'\n') {
@@ -316,9 +321,10 @@ fn replaced(old: &[u8], user: &[u8], line: Option<&[u8]>) -> (Vec<u8>, bool) {
     (text, was_there)
 }
 
-/// Writes a file beside the old one, with its mode and owner, and renames it.
+/// Writes a new file in the same folder, with the mode and the owner of the old file, and renames
+/// it to `path`.
 fn write_anew(path: &Path, text: &[u8]) -> io::Result<()> {
-    // A link stays one.
+    // A symbolic link is kept, and its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = fs::metadata(path).ok();
     let mut name = path.file_name().unwrap_or_default().to_owned();

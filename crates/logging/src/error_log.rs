@@ -130,7 +130,7 @@ impl ErrorLogs {
     pub fn take_standard_error(&self) -> io::Result<()> {
         match self.main_sink() {
             Some(sink) => sink.replace_standard_error(),
-            // Syslog has no descriptor, and the caller's standard error must not stay open.
+            // Syslog has no file descriptor, and the caller's standard error must be closed.
             None => {
                 let null = std::fs::File::options().write(true).open("/dev/null")?;
                 evenkeel_sys::process::replace_standard(2, &null)
@@ -138,7 +138,7 @@ impl ErrorLogs {
         }
     }
 
-    /// The file or pipe of the main server's log; none if that is syslog.
+    /// The file or pipe of the main server's error log. Returns `None` if that log is syslog.
     pub(crate) fn main_sink(&self) -> Option<&Sink> {
         let (outlet, _) = self.logs.first()?;
         self.outlets.get(*outlet)?.sink()
@@ -175,7 +175,8 @@ pub fn startup_text(notice: &Notice) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-/// Opens a log. A program's standard error is the `main` log, which is open unless this is it.
+/// Opens an error log. `main` is the main server's log, which becomes the standard error of a
+/// program. It is `None` while the main server's log is being opened, and if that log is syslog.
 fn open_outlet(
     target: &Target,
     name: &str,

@@ -17,7 +17,8 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Default)]
 pub struct Programs {
     running: Vec<Running>,
-    /// Whether the server leaves its caller, whose standard output no program may then keep.
+    /// Whether the server detaches from its caller. A program must then not keep the caller's
+    /// standard output open.
     detached: bool,
 }
 
@@ -25,7 +26,7 @@ pub struct Programs {
 struct Running {
     program: Program,
     reader: OwnedFd,
-    /// Whether its standard error is the error log's, and not its standard output.
+    /// Whether its standard error is the error log. Otherwise it is its standard output.
     complains: bool,
     /// Only sites own the writing end: a child that has dropped the site of another generation must
     /// not keep that site's programs from ending.
@@ -60,7 +61,7 @@ impl Start for Programs {
 }
 
 impl Programs {
-    /// No programs yet, of a server that leaves its caller if `detached`.
+    /// Creates an empty list. `detached` is whether the server detaches from its caller.
     #[must_use]
     pub fn new(detached: bool) -> Self {
         Self { running: Vec::new(), detached }
@@ -90,7 +91,7 @@ impl Programs {
                 continue;
             }
             running.started_us = now_us;
-            // The standard error of the parent is the main error log by now.
+            // The parent's standard error is the main error log at this point.
             let errors = running.complains.then(Stdio::inherit);
             match spawn(&running.program, &running.reader, self.detached, errors) {
                 Ok(pid) => running.pid = Some(pid),
@@ -111,9 +112,10 @@ impl Programs {
     }
 }
 
-/// Starts the program with the pipe as its standard input. Its standard output is /dev/null if the
-/// server leaves its caller, and that of the server otherwise. The standard library uses
-/// posix_spawn and closes all descriptors except the first three.
+/// Starts the program with the pipe as its standard input. Its standard output is /dev/null if
+/// `detached`, and that of the server otherwise. Its standard error is `errors`, or its standard
+/// output if `errors` is `None`. The standard library uses posix_spawn and closes all descriptors
+/// except the first three.
 fn spawn(
     program: &Program,
     reader: &OwnedFd,

@@ -23,8 +23,8 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     })
 }
 
-/// The number of the standard output or standard error that a path names, itself or by a chain of
-/// symbolic links, as log files in containers do.
+/// The number of the standard descriptor (1 for output, 2 for errors) that a path names, directly
+/// or through symbolic links, as log files in containers do. Returns `None` for all other paths.
 fn standard_descriptor(path: &Path) -> Option<i32> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -48,9 +48,9 @@ fn duplicate(open: &impl AsFd) -> io::Result<File> {
 
 /// Starts the programs that logs are piped to. The parent implements it.
 pub(crate) trait Start {
-    /// Starts a program. What is written to the pipe reaches it and its successors. `errors` is
-    /// its standard error; without it, that is its standard output, so that the program of an error
-    /// log does not keep the previous log's pipe open.
+    /// Starts a program and returns the pipe to it and its successors. `errors` becomes the
+    /// program's standard error. If it is `None`, standard error is the same as standard output, so
+    /// that the program of an error log does not keep the pipe of the previous error log open.
     fn start(&mut self, program: &Program, errors: Option<&File>) -> io::Result<Arc<File>>;
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Queue {
 
 impl Sink {
     /// Opens the file or starts the program. Syslog is not a sink of lines: `None`.
-    /// `errors` gets the standard error of a program ([`Start::start`]).
+    /// `errors` becomes the standard error of a program ([`Start::start`]).
     pub(crate) fn open(
         target: &Target,
         programs: &mut dyn Start,

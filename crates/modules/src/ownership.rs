@@ -1,24 +1,24 @@
-//! Who owns the file of a request, for `Require file-owner` and `file-group`.
+//! The owner of the requested file, for `Require file-owner` and `file-group`.
 
 use crate::Asked;
 use evenkeel_message::{Level, Notice, quoted};
 use evenkeel_sys::identity;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Apache's numbers of the messages about one kind of owner.
+/// The numbers of Apache's messages about the owner or the group of a file.
 pub struct Numbers {
     no_file: u16,
     no_status: u16,
     no_name: u16,
 }
 
-/// Those of file-owner.
+/// The numbers for `file-owner`.
 pub const OWNER: Numbers = Numbers { no_file: 1633, no_status: 1634, no_name: 1636 };
 
-/// Those of file-group.
+/// The numbers for `file-group`.
 pub const GROUP: Numbers = Numbers { no_file: 1638, no_status: 1639, no_name: 1641 };
 
-/// The text of a refusal.
+/// The log message of a denied request.
 pub fn failure(asked: &Asked<'_>, reason: &str) -> String {
     let resource = &asked.context.request.resource;
     let user = quoted(resource.user.as_deref().unwrap_or_default());
@@ -26,7 +26,8 @@ pub fn failure(asked: &Asked<'_>, reason: &str) -> String {
     format!("Authorization of user {user} to access {path} failed, reason: {reason}")
 }
 
-/// The name of the user, or of the group, that owns the request's file.
+/// The name of the user that owns the requested file, or of the group if `numbers` is [`GROUP`].
+/// Returns `None` and adds a notice if the name cannot be determined.
 pub fn owner(asked: &Asked<'_>, numbers: &Numbers, notices: &mut Vec<Notice>) -> Option<String> {
     let is_group = numbers.no_file == GROUP.no_file;
     let mut fail = |number, reason: &str| {

@@ -1,7 +1,8 @@
-//! What modules provide to one another: output filters and providers of authentication and
-//! authorization, each under the name by which a configuration asks for it. A module declares its
-//! own in [`crate::MODULE`]; the module that reads the name finds them among those of the active
-//! modules and knows no other module. Apache: ap_register_output_filter, ap_register_auth_provider.
+//! The registry of items that modules provide to each other by name: output filters,
+//! authentication providers and authorization providers. A module declares its items in
+//! [`Module::provides`]. A directive that names an item looks it up among the active modules, so
+//! that no module depends on another. Apache: ap_register_output_filter,
+//! ap_register_auth_provider.
 
 use crate::core::WantedNames;
 use crate::{DirectorySettings, MODULES, Module, RequestContext, Scope};
@@ -11,127 +12,129 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Something that a module provides to others.
+/// An item that a module provides to others.
 #[derive(Clone, Copy)]
 pub enum Provided {
-    /// An output filter: SetOutputFilter, AddOutputFilter, mod_filter.
+    /// An output filter, for SetOutputFilter, AddOutputFilter and mod_filter.
     OutputFilter(OutputFilter),
-    /// An authorization provider: Require.
+    /// An authorization provider, for Require.
     Require(RequireProvider),
-    /// A provider of authentication: AuthBasicProvider, AuthDigestProvider.
+    /// An authentication provider, for AuthBasicProvider.
     Authn(AuthnProvider),
 }
 
-/// The merged settings of the sections that hold for a request. A module reads its own of them.
+/// The merged settings of all sections that match a request. Each module reads its own part.
 pub type Sections = DirectorySettings;
 
-/// What a provider is asked with.
+/// The inputs of a provider.
 pub struct Asked<'a> {
     /// The request.
     pub context: RequestContext<'a>,
-    /// The settings that hold for it.
+    /// The merged settings of the request.
     pub sections: &'a Sections,
 }
 
-/// A provider of authentication.
+/// An authentication provider.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthnProvider {
-    /// The word behind AuthBasicProvider.
+    /// The name in AuthBasicProvider.
     pub name: &'static str,
-    /// Says where a password is to be compared, or decides itself.
+    /// Returns the file with the user's password, or a verdict.
     pub check: fn(&Asked<'_>, &Credentials<'_>, &mut Vec<Notice>) -> Credential,
-    /// Whether it has the hashes of htdigest, which AuthDigestProvider and
-    /// AuthBasicUseDigestAlgorithm need.
+    /// Whether the provider supports hashes of htdigest, which AuthBasicUseDigestAlgorithm needs
+    /// (Apache: get_realm_hash).
     pub has_realms: bool,
 }
 
-/// A user and a password as a client sends them.
+/// The user name and the password of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials<'a> {
-    /// The user.
+    /// The user name.
     pub user: &'a [u8],
-    /// The password; empty where a digest takes its place.
+    /// The password.
     pub password: &'a [u8],
 }
 
-/// Where a password is to be compared.
+/// The result of an authentication provider.
 #[derive(Clone, Debug)]
 pub enum Credential {
-    /// Nowhere: the provider has decided.
+    /// The provider has checked the login itself.
     Decided(Verdict),
-    /// With the entry of the user in this file of users.
+    /// The caller must compare the password with the user's entry in this file.
     InFile(Arc<Path>),
 }
 
-/// What comes of a login (mod_auth.h: authn_status).
+/// The result of an authentication (mod_auth.h: authn_status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// AUTH_GRANTED.
+    /// AUTH_GRANTED: the user is authenticated.
     Granted,
-    /// AUTH_DENIED: it is not the user's password.
+    /// AUTH_DENIED: the password is wrong.
     Denied,
-    /// AUTH_USER_NOT_FOUND: the next provider is asked.
+    /// AUTH_USER_NOT_FOUND: the user is unknown, and the next provider is tried.
     NotFound,
-    /// AUTH_GENERAL_ERROR.
+    /// AUTH_GENERAL_ERROR: the provider failed.
     Failed,
 }
 
-/// A provider as a configuration names it: one of a module, or an AuthnProviderAlias.
+/// An authentication provider under its configured name: that of a module or of an
+/// AuthnProviderAlias.
 #[derive(Clone)]
 pub struct AuthnSource {
     /// The name.
     pub name: Box<str>,
     /// The provider.
     pub provider: AuthnProvider,
-    /// What stands in AuthnProviderAlias: it goes over the settings of a request.
+    /// The settings in AuthnProviderAlias, which override the settings of a request. `None` if the
+    /// alias has no settings, or if it is no alias.
     pub settings: Option<Arc<Sections>>,
 }
 
-/// A provider of Require.
+/// An authorization provider.
 #[derive(Clone, Copy)]
 pub struct RequireProvider {
-    /// The word behind Require.
+    /// The name in Require.
     pub name: &'static str,
     /// Compiles the arguments.
     pub parse: fn(&Scope, &str) -> ParsedRequirement,
 }
 
-/// What the arguments of a provider compile to. An error is Apache's message about them.
+/// The compiled arguments of an authorization provider, or Apache's message about an error in them.
 pub type ParsedRequirement = Result<Arc<dyn Requirement>, String>;
 
 /// A compiled Require line.
 pub trait Requirement: fmt::Debug + Send + Sync {
-    /// Whether the request meets the requirement. Where that cannot be found out, the answer is no.
+    /// Whether the request meets the requirement. Returns false if this cannot be determined.
     fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool;
 
-    /// Whether only a user that has logged in can meet the requirement: before the login it is not
-    /// asked (AUTHZ_DENIED_NO_USER).
+    /// Whether the requirement needs an authenticated user. In that case it is not checked before
+    /// the login (AUTHZ_DENIED_NO_USER).
     fn needs_user(&self) -> bool {
         false
     }
 
-    /// Adds the names that must be looked up before the requirement can be checked.
+    /// Adds the host names that must be looked up before the requirement can be checked.
     fn add_wanted_names(&self, _: &RequestContext<'_>, _: &mut WantedNames) {}
 }
 
-/// The active modules.
+/// The active modules, and the aliases of authentication providers (AuthnProviderAlias).
 #[derive(Clone)]
 pub struct ActiveModules(Arc<[&'static Module]>, Arc<HashMap<Box<str>, AuthnSource>>);
 
 impl ActiveModules {
-    /// The modules for which `is_active` says so.
+    /// The modules for which `is_active` returns true.
     #[must_use]
     pub fn new(is_active: impl Fn(&Module) -> bool) -> Self {
         Self(MODULES.iter().filter(|module| is_active(module)).collect(), Arc::default())
     }
 
-    /// Whether the module of that source file is active.
+    /// Whether the module with this source file is active.
     #[must_use]
     pub fn has(&self, file: &str) -> bool {
         self.0.iter().any(|module| module.file == file)
     }
 
-    /// The provider of authentication of that name.
+    /// The authentication provider with this name. Aliases take precedence.
     #[must_use]
     pub fn authn_source(&self, name: &str) -> Option<AuthnSource> {
         if let Some(alias) = self.1.get(name) {
@@ -145,11 +148,10 @@ impl ActiveModules {
         })
     }
 
-    /// The same for a directive that names it.
+    /// The authentication provider that a directive names.
     ///
     /// # Errors
-    /// Apache's message about a name that no active module provides, with the reason where no
-    /// module of this server does.
+    /// Apache's message about an unknown provider. For `dbm` and `dbd`, it also gives the reason.
     pub fn named_authn_source(&self, name: &str) -> Result<AuthnSource, String> {
         let text = || format!("Unknown Authn provider: {name}");
         self.authn_source(name).ok_or_else(|| match name {
@@ -162,12 +164,12 @@ impl ActiveModules {
         })
     }
 
-    /// Adds a provider under another name (AuthnProviderAlias).
+    /// Adds an alias of an authentication provider (AuthnProviderAlias).
     pub fn add_authn_source(&mut self, source: AuthnSource) {
         Arc::make_mut(&mut self.1).insert(source.name.clone(), source);
     }
 
-    /// The output filter of that name.
+    /// The output filter with this name, which is case-insensitive.
     #[must_use]
     pub fn output_filter(&self, name: &str) -> Option<OutputFilter> {
         self.provided().find_map(|provided| match provided {
@@ -178,7 +180,7 @@ impl ActiveModules {
         })
     }
 
-    /// The provider of Require of that name.
+    /// The authorization provider with this name.
     #[must_use]
     pub fn require_provider(&self, name: &str) -> Option<RequireProvider> {
         self.provided().find_map(|provided| match provided {
@@ -193,7 +195,7 @@ impl ActiveModules {
 }
 
 impl Default for ActiveModules {
-    /// All modules.
+    /// All modules are active.
     fn default() -> Self {
         Self::new(|_| true)
     }

@@ -1,6 +1,6 @@
-//! Logging in: whether the user that a client names is that user. The providers of the request's
-//! sections are asked in order. Reading a file of users and hashing a password are done in the
-//! blocking pool; a file that is known and a password that was verified before cost neither.
+//! Authentication: checks the user name and the password of a request with the providers of its
+//! sections, in order. Jobs of the blocking pool read the files of users and hash the passwords. A
+//! cached file and a cached verification need no job.
 
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -17,15 +17,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// The ways in which clients log in.
+/// The authentication schemes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Basic,
-    /// No module acts on the AuthType.
+    /// No active module implements the AuthType.
     Unknown,
 }
 
-/// AuthType of a request; none where it has none.
+/// The AuthType of a request. Returns `None` if the request needs no login
+/// ([`authn_core::auth_type`]).
 pub(crate) fn auth_type(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -42,7 +43,7 @@ pub(crate) fn auth_type(
     auth_type
 }
 
-/// AuthName of a request.
+/// The AuthName of a request ([`authn_core::auth_name`]).
 fn auth_name(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Option<Vec<u8>> {
     let core = pipeline.site.server(request.server).core(plan);
     let mut notices = Vec::new();
@@ -60,8 +61,8 @@ fn way(pipeline: &Pipeline, auth_type: &[u8]) -> Way {
     Way::Unknown
 }
 
-/// The answer to a client that has to log in, or to log in as somebody else (Apache:
-/// ap_note_auth_failure).
+/// The 401 answer to a client whose user is missing or not authorized, with the challenge of the
+/// AuthType (Apache: ap_note_auth_failure).
 pub(crate) fn refusal(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -79,11 +80,12 @@ pub(crate) fn refusal(
     Answer::with_fields(Status::UNAUTHORIZED, fields)
 }
 
-/// Finds out who the user of a request is (Apache's hook check_user_id). `is_any` tells whether
-/// Satisfy Any has led here.
+/// Authenticates the user of a request (Apache's hook check_user_id), and reads the file of groups
+/// that the access rules may need. `is_any` is true under Satisfy Any; it only selects the message
+/// number.
 ///
 /// # Errors
-/// The answer where nobody has logged in.
+/// The answer if the user is not authenticated.
 pub(crate) async fn log_in(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -123,8 +125,9 @@ pub(crate) async fn log_in(
     Ok(())
 }
 
-/// Logs in with a user and a password. False where another module is to decide (mod_auth_basic.c:
-/// authenticate_basic_user).
+/// Authenticates with a user name and a password (mod_auth_basic.c: authenticate_basic_user).
+/// Returns false if mod_auth_basic leaves the decision to another module (AuthBasicAuthoritative
+/// Off).
 async fn basic(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -186,15 +189,15 @@ async fn basic(
     Err(challenge())
 }
 
-/// What is compared with the entry of a user.
+/// The proof that is compared with the entry of a user.
 enum Proof<'a> {
-    /// The password, with a hash of it.
+    /// The password. The entry holds a hash of it.
     Password,
-    /// Its hash as htdigest writes it, with that of the user in a realm.
+    /// The hash that htdigest writes. The user's entry for the realm holds the same hash.
     Digest { realm: &'a [u8], digest: &'a [u8] },
 }
 
-/// Asks one provider.
+/// Checks a login with one provider.
 async fn ask(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -221,7 +224,8 @@ async fn ask(
     }
 }
 
-/// What a provider says by itself.
+/// Calls a provider with the request's settings, which the settings of an AuthnProviderAlias
+/// override.
 fn consult(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -239,7 +243,11 @@ fn consult(
     credential
 }
 
-/// Reads a file of users, unless it is known. None where it cannot be read.
+/// Returns the users of a file, from the cache or from the disk. Returns `None` if the file cannot
+/// be read, and logs the error under `number`.
+///
+/// # Errors
+/// 503 if the blocking pool returns no result.
 async fn load_users(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -282,8 +290,8 @@ fn unreadable(file: &Path, number: u16, error: &io::Error) -> Notice {
     Notice::new("authn_file", Level::Error, number, text).because(error)
 }
 
-/// Compares a password with the entry of its user. For a user that is not in the file, as much time
-/// is spent as for one that is.
+/// Compares a password with the entry of its user. For an unknown user, the password is hashed with
+/// the first hash of the file, so that the response time does not reveal which users exist.
 async fn compare(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -303,8 +311,13 @@ async fn compare(
     })
 }
 
-/// Whether a password is that of a stored hash. What was found out a short time ago is not hashed
-/// again, and what takes little time is hashed at once.
+/// Whether a password matches a stored hash. A cached result needs no hashing. `{SHA}` is fast, so
+/// the serving thread computes it. The blocking pool computes all other hashes, one at a time.
+/// `is_known` is false if the user is unknown and the hash is that of another user.
+///
+/// # Errors
+/// 503 if too many requests wait, if the client disconnects meanwhile, or if the blocking pool
+/// returns no result.
 async fn hash(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -351,13 +364,13 @@ async fn hash(
     let Some(is_right) = beside.perform("verifying a password".into(), work).await else {
         return Err(Status::SERVICE_UNAVAILABLE.into());
     };
-    // Of a user that is not in the file nothing is right.
+    // For an unknown user, a match with the hash of another user does not count.
     store.remember(key, is_right && is_known);
     Ok(is_right && is_known)
 }
 
-/// Reads the file of groups that rules may ask for, unless it is known. What is wrong with it is
-/// told when a rule asks.
+/// Reads the file of groups into the cache, unless it is cached already, and logs its malformed
+/// lines. If the file cannot be read, the rule that needs it logs the error.
 async fn load_groups(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
     let Some(file) = plan.authz_groupfile.file() else { return };
     let store = Store::of_process();

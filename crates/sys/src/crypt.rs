@@ -1,12 +1,12 @@
-//! crypt(3) of the machine: hashes a password with the scheme, the cost and the salt of a setting,
-//! which may be a whole hash. The machine's libcrypt determines which schemes there are. A
-//! development package of the C library brings what the linker needs.
+//! crypt(3) of libcrypt: hashes a password with the scheme, the cost and the salt of a setting,
+//! which may be a complete hash. The installed libcrypt determines the available schemes. Linking
+//! needs its development files (Debian: libcrypt-dev, on which libc6-dev depends).
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
-/// The size of `struct crypt_data` in 64-bit words: glibc's own takes 131,232 bytes, libxcrypt's
-/// 32,768.
+/// The size of the buffer for `struct crypt_data`, in 64-bit words. The structure has 131,232 bytes
+/// in glibc and 32,768 in libxcrypt.
 const WORDS: usize = 18 << 10;
 
 #[link(name = "crypt")]
@@ -14,24 +14,24 @@ unsafe extern "C" {
     fn crypt_r(phrase: *const c_char, setting: *const c_char, data: *mut u64) -> *mut c_char;
 }
 
-/// Hashes a password. None if the setting is of no scheme that the machine has, or if a text
-/// contains a NUL. It takes as much CPU time and memory as the setting says.
+/// Hashes a password. Returns `None` if libcrypt rejects the setting, or if the password or the
+/// setting contains a NUL. The cost in the setting determines the CPU time and the memory.
 #[must_use]
 pub fn hash(password: &[u8], setting: &[u8]) -> Option<Vec<u8>> {
     let (password, setting) = (CString::new(password).ok()?, CString::new(setting).ok()?);
     let mut data = vec![0_u64; WORDS];
-    // SAFETY: both texts end with a NUL and outlive the call; `data` is zeroed, aligned for any
-    // member of `struct crypt_data` and larger than it in every libcrypt of Linux, and no other
-    // call uses it. The result is null or points to a text that ends with a NUL, in `data` or in
-    // static memory, and is copied before `data` is freed.
+    // SAFETY: both strings are NUL-terminated and outlive the call. `data` is zeroed, aligned for
+    // every member of `struct crypt_data`, larger than it in every libcrypt of Linux, and used by
+    // no other call. The result is null or a NUL-terminated string in `data` or in static memory,
+    // and is copied before `data` is freed.
     let hash = unsafe {
         let text = crypt_r(password.as_ptr(), setting.as_ptr(), data.as_mut_ptr());
         (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes().to_vec())
     };
-    // SAFETY: `data` is a live allocation of words. It holds traces of the password, and a volatile
-    // write is not left out though nothing reads it again.
+    // SAFETY: `word` is a valid, aligned reference into `data`. The buffer may contain traces of
+    // the password, and the compiler may not remove a volatile write.
     data.iter_mut().for_each(|word| unsafe { ptr::write_volatile(word, 0) });
-    // libxcrypt reports errors by a text that begins with a star, which no hash does.
+    // libxcrypt reports an error as a string that begins with `*`, which no hash does.
     hash.filter(|hash| !hash.is_empty() && !hash.starts_with(b"*"))
 }
 
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn known_hashes_come_out_again() {
-        // From apache2's htpasswd and from openssl passwd.
+        // The hashes are those of apache2's htpasswd and of openssl passwd.
         for (password, known) in [
             (&b"Hello world!"[..], SHA_512),
             (b"password", "$2y$05$VSv/aGvVCGNTfSsZaD4feupuXrriBcXAg5jqz5NuDzIvBu90i9jp6"),

@@ -1,17 +1,17 @@
-//! Random bytes of the kernel, for keys and salts.
+//! Random bytes from the kernel, for keys and salts.
 
 use std::io;
 
-/// Random bytes that nobody can predict. It waits for the kernel's generator at the start of the
-/// machine alone.
+/// Returns cryptographically secure random bytes (getrandom(2)). The call blocks only until the
+/// kernel has initialized its generator after the boot.
 ///
 /// # Errors
-/// The kernel has no generator.
+/// getrandom(2) fails, for example because a seccomp filter forbids it.
 pub fn bytes<const SIZE: usize>() -> io::Result<[u8; SIZE]> {
     let mut bytes = [0; SIZE];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        // SAFETY: the kernel writes at most the length of `rest` to its memory.
+        // SAFETY: the kernel writes at most `rest.len()` bytes to `rest`.
         let count = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
         match usize::try_from(count) {
             Ok(count) => filled += count,

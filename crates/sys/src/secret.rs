@@ -1,10 +1,10 @@
-//! Reading a password from the terminal without echo.
+//! Reads a password from the terminal without echo.
 
 use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 
-/// Gives a terminal its echo back.
+/// Restores the modes of a terminal when it is dropped.
 struct Echo<'a> {
     terminal: &'a File,
     modes: Termios,
@@ -12,15 +12,17 @@ struct Echo<'a> {
 
 impl Drop for Echo<'_> {
     fn drop(&mut self) {
-        // A terminal that has gone needs none.
+        // The call fails only if the terminal is gone.
         let _ = termios::tcsetattr(self.terminal, OptionalActions::Flush, &self.modes);
     }
 }
 
-/// Asks at the terminal of the process and returns the line that is typed there, without its end.
+/// Prints a prompt on the controlling terminal and returns the line that the user types, without
+/// the newline. The terminal does not echo the line.
 ///
 /// # Errors
-/// The process has no terminal, or the terminal has gone.
+/// The process has no controlling terminal, the terminal is gone, or the input ends before
+/// the newline.
 pub fn ask(prompt: &str) -> io::Result<Vec<u8>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     let modes = termios::tcgetattr(&terminal)?;
@@ -35,7 +37,7 @@ pub fn ask(prompt: &str) -> io::Result<Vec<u8>> {
     drop(echo);
     terminal.write_all(b"\n")?;
     read?;
-    if line.pop().is_some_and(|last| last != b'\n') {
+    if line.pop() != Some(b'\n') {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal has ended"));
     }
     Ok(line)

@@ -23,9 +23,9 @@ pub const MODULE: Module = Module {
     page: "mod_auth_basic",
     subject: "Logging in with a user and a password.",
     remarks: &[
-        "A password that contains a NUL lets nobody in. Apache compares what stands before the \
-         NUL.",
-        "The line of AuthBasicFake in the error log does not show the password.",
+        "A password that contains a NUL is always rejected. Apache compares only the bytes before \
+         the NUL.",
+        "The error log line of AuthBasicFake does not contain the password.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],

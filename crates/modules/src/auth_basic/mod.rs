@@ -1,5 +1,6 @@
-//! mod_auth_basic: logging in with a user and a password in the clear. Nothing here reads a file:
-//! the pipeline takes the [`Login`] of a request through the providers.
+//! mod_auth_basic: authentication with a user name and a password that are sent unencrypted (RFC
+//! 7617). This module reads no file: the pipeline passes the [`Login`] of a request to the
+//! providers.
 
 mod directives;
 
@@ -12,23 +13,23 @@ use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
 use md5::{Digest as _, Md5};
 use std::sync::Arc;
 
-/// The provider where none is named (AUTHN_DEFAULT_PROVIDER).
+/// The provider if AuthBasicProvider is not set (AUTHN_DEFAULT_PROVIDER).
 pub const DEFAULT_PROVIDER: &str = "file";
 
-/// What a section says.
+/// The settings of one section. A field is `None` if the section does not set it.
 #[derive(Clone, Default)]
 pub struct Directory {
     /// AuthBasicProvider.
     providers: Option<Arc<Vec<AuthnSource>>>,
     /// AuthBasicAuthoritative.
     authoritative: Option<bool>,
-    /// AuthBasicFake: none inside where it is off.
+    /// AuthBasicFake. `Some(None)` is `off`.
     fake: Option<Option<Arc<Fake>>>,
-    /// AuthBasicUseDigestAlgorithm: whether it is MD5.
+    /// AuthBasicUseDigestAlgorithm: true for `MD5`, false for `Off`.
     digest: Option<bool>,
 }
 
-/// The user and the password that an application is told.
+/// The expressions of AuthBasicFake for the user name and the password.
 struct Fake {
     user: Text,
     password: Text,
@@ -41,42 +42,44 @@ impl Merge for Directory {
 }
 
 impl Directory {
-    /// The providers in the order in which they are asked; empty where none is named.
+    /// The providers of AuthBasicProvider, in order. Empty if AuthBasicProvider is not set.
     #[must_use]
     pub fn providers(&self) -> &[AuthnSource] {
         self.providers.as_ref().map_or(&[], |providers| providers)
     }
 
-    /// Whether a user that no provider knows is refused.
+    /// Whether a login is rejected if no provider knows the user or a provider fails. Otherwise
+    /// another module decides (AuthBasicAuthoritative).
     #[must_use]
     pub fn is_authoritative(&self) -> bool {
         self.authoritative.unwrap_or(true)
     }
 
-    /// Whether files hold the hashes of htdigest.
+    /// Whether the providers compare hashes of htdigest (AuthBasicUseDigestAlgorithm MD5).
     #[must_use]
     pub fn uses_digests(&self) -> bool {
         self.digest == Some(true)
     }
 }
 
-/// A user and a password as a client has sent them.
+/// The user name and the password of an Authorization field.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Login {
-    /// The user.
+    /// The user name.
     pub user: Vec<u8>,
-    /// The password. One that contains a NUL is nobody's.
+    /// The password. A password that contains a NUL never matches.
     pub password: Vec<u8>,
 }
 
 impl Login {
-    /// Both, as providers see them.
+    /// The user name and the password in the type that providers take.
     #[must_use]
     pub fn credentials(&self) -> Credentials<'_> {
         Credentials { user: &self.user, password: &self.password }
     }
 
-    /// The hash that htdigest writes for the user, the password and a realm.
+    /// The hash that htdigest writes for the user in a realm: MD5 of `user:realm:password`, in
+    /// hexadecimal digits.
     #[must_use]
     pub fn digest(&self, realm: &[u8]) -> Vec<u8> {
         let text = [&self.user, realm, &self.password].join(&b':');
@@ -84,10 +87,10 @@ impl Login {
     }
 }
 
-/// The login of a request (mod_auth_basic.c: get_basic_auth).
+/// Parses the Authorization field of a request (mod_auth_basic.c: get_basic_auth).
 ///
 /// # Errors
-/// 401 where there is none.
+/// 401 if the field is missing or has another scheme than Basic.
 pub fn login(request: &mut Request) -> Result<Login, Status> {
     let Some(field) = request.fields().whole(b"Authorization") else {
         return Err(Status::UNAUTHORIZED);
@@ -105,8 +108,9 @@ pub fn login(request: &mut Request) -> Result<Login, Status> {
     Ok(split(&decode(text.get(start..).unwrap_or_default())))
 }
 
-/// Apache ends a text at its first NUL. What stands behind it must not count here, and does not
-/// vanish either: a password with a NUL is nobody's.
+/// Splits the decoded credentials into user name and password. Apache cuts them at the first NUL.
+/// Here the password keeps the NUL and the bytes after it, because a password that contains a NUL
+/// never matches.
 fn split(text: &[u8]) -> Login {
     let end = text.iter().position(|byte| matches!(byte, b':' | b'\0')).unwrap_or(text.len());
     let (user, rest) = text.split_at(end);
@@ -114,7 +118,7 @@ fn split(text: &[u8]) -> Login {
     Login { user: user.to_vec(), password: password.to_vec() }
 }
 
-/// Decodes base64 as far as its digits go (apr_base64_decode).
+/// Decodes base64 up to the first byte that is no digit of base64 (apr_base64_decode).
 fn decode(text: &[u8]) -> Vec<u8> {
     let value = |byte: &u8| {
         let value = match byte {
@@ -138,7 +142,7 @@ fn decode(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The fields of a 401.
+/// The WWW-Authenticate field of a 401 response.
 #[must_use]
 pub fn challenge(realm: &[u8]) -> Fields {
     let mut fields = Fields::new();
@@ -146,10 +150,11 @@ pub fn challenge(realm: &[u8]) -> Fields {
     fields
 }
 
-/// Replaces the login that an application sees (AuthBasicFake).
+/// Replaces the Authorization field that an application receives (AuthBasicFake). Removes the field
+/// if an expression yields an empty text.
 ///
 /// # Errors
-/// 500 where an expression has no value.
+/// 500 if an expression cannot be evaluated.
 pub fn fake(
     request: &mut Request,
     settings: &Directory,
@@ -183,7 +188,7 @@ pub fn fake(
     use base64::Engine as _;
     let encoded = base64::engine::general_purpose::STANDARD.encode(parts.join(&b':'));
     let text = format!("Basic {encoded}");
-    // Apache's line shows the password, and this one does not.
+    // Apache's log line contains the password; this one does not.
     let told = "AuthBasicFake: the Authorization field is replaced";
     request.notify(Notice::new("auth_basic", Level::Info, 2457, told));
     request.fields_mut().set("Authorization", text);

@@ -1,5 +1,5 @@
-//! mod_authn_anon: the provider `anon`, which lets certain users in with any password, by custom
-//! their address of mail.
+//! mod_authn_anon: the authentication provider `anon`, which accepts certain user names with any
+//! password. By convention the password is the user's email address.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -31,15 +31,16 @@ pub const MODULE: Module = Module {
     page: "mod_authn_anon",
     subject: "Users that are let in with any password.",
     remarks: &[
-        "As in Apache, a section with a line of this module inherits none of the lines of the \
-         sections around it.",
+        "As in Apache, a section that has a directive of this module inherits no setting of this \
+         module from the outer sections.",
     ],
     directives: &[DIRECTIVES],
     provides: &[Provided::Authn(AuthnProvider { name: "anon", check, has_realms: false })],
 };
 
-/// What a section says; none where it says nothing. What is said replaces all that was said around
-/// it: the module has no merger.
+/// The settings of one section. `said` is `None` if the section has no directive of this module;
+/// otherwise it replaces the settings of the outer sections as a whole, because Apache's module has
+/// no function that merges them.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     said: Option<Arc<Said>>,
@@ -112,7 +113,7 @@ fn log_email(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// Source: mod_authn_anon.c, check_anonymous.
+/// Checks a login (mod_authn_anon.c: check_anonymous).
 fn check(asked: &Asked<'_>, sent: &Credentials<'_>, notices: &mut Vec<Notice>) -> Credential {
     let Some(said) = asked.sections.authn_anon.said.as_deref() else {
         return Credential::Decided(Verdict::NotFound);

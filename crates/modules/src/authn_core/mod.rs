@@ -1,5 +1,5 @@
-//! mod_authn_core: how a client logs in (AuthType), to what (AuthName), and providers of
-//! authentication under other names.
+//! mod_authn_core: the authentication scheme (AuthType), the realm (AuthName), and aliases of
+//! authentication providers with settings of their own (AuthnProviderAlias).
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -31,7 +31,7 @@ pub const MODULE: Module = Module {
     provides: &[],
 };
 
-/// What a section says.
+/// The settings of one section. A field is `None` if the section does not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     auth_type: Option<Arc<Text>>,
@@ -45,15 +45,15 @@ impl Merge for Directory {
 }
 
 impl Directory {
-    /// Whether any section says AuthType.
+    /// Whether AuthType is set.
     #[must_use]
     pub fn has_type(&self) -> bool {
         self.auth_type.is_some()
     }
 }
 
-/// AuthType for a request; none where it is `None` or is not said (mod_authn_core.c:
-/// authn_ap_auth_type).
+/// The AuthType of a request. Returns `None` if AuthType is not set, if its value is `None`, or if
+/// its expression cannot be evaluated (mod_authn_core.c: authn_ap_auth_type).
 #[must_use]
 pub fn auth_type(
     context: &RequestContext<'_>,
@@ -65,7 +65,8 @@ pub fn auth_type(
     (!value.eq_ignore_ascii_case(b"None")).then_some(value)
 }
 
-/// AuthName for a request, with its quotation marks escaped.
+/// The AuthName of a request, with its quotation marks escaped. Returns `None` if AuthName is not
+/// set or its expression cannot be evaluated.
 #[must_use]
 pub fn auth_name(
     context: &RequestContext<'_>,
@@ -92,7 +93,7 @@ fn value(
     }
 }
 
-/// A backslash before each quotation mark that has none (util.c: ap_escape_quotes).
+/// Adds a backslash before each quotation mark that is not escaped (util.c: ap_escape_quotes).
 fn escape_quotes(text: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     let mut bytes = text.iter().copied();

@@ -1,4 +1,5 @@
-//! mod_authn_file: the provider `file`, which finds passwords in the text file of AuthUserFile.
+//! mod_authn_file: the authentication provider `file`, whose users are in the text file of
+//! AuthUserFile.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -24,18 +25,20 @@ pub const MODULE: Module = Module {
     page: "mod_authn_file",
     subject: "Passwords in a text file, as htpasswd and htdigest write it.",
     remarks: &[
-        "Passwords are hashed beside the serving threads, one at a time in each process. Of \
-         requests that wait for it, 256 do so in each process; others are answered with 503.",
-        "A password that was verified is remembered for five minutes, under a hash with a random \
-         key, and forgotten at once when the entry of the user changes.",
-        "A hash of an unknown scheme, a cost of bcrypt above 17 and more than 20,000,000 rounds \
-         of SHA-2 let nobody in. The error log names the line once each time the file changes.",
+        "Except for `{SHA}`, a process hashes one password at a time, outside of its serving \
+         threads. At most 256 requests of a process wait for it; further requests get a 503 \
+         response.",
+        "A right password is cached for five minutes and a wrong one for ten seconds, under a hash \
+         with a random key. A change of the user's entry takes effect at once.",
+        "A user cannot log in if the stored hash has an unknown scheme, a bcrypt cost above 17 or \
+         more than 20,000,000 rounds of SHA-2. Each time the file has changed, the error log names \
+         the lines with such hashes once.",
     ],
     directives: &[DIRECTIVES],
     provides: &[Provided::Authn(AuthnProvider { name: "file", check, has_realms: true })],
 };
 
-/// What a section says.
+/// The settings of one section. A field is `None` if the section does not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     file: Option<Arc<Path>>,

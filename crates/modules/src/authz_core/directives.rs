@@ -1,5 +1,5 @@
-//! mod_authz_core's directives: Require and the sections that group it become rules of the
-//! section at hand.
+//! mod_authz_core's directives. Require and its containers add rules to the settings of the
+//! enclosing section.
 
 use super::provider::SharedSections;
 use super::{Logic, Merging, Provider, Rule};
@@ -73,8 +73,8 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let Some(inner) = inner.filter(|rule| !rule.is_empty()) else {
         return Err(block.fault(format!("{name}> directive contains no authorization directives")));
     };
-    // Apache looks at this when all is read, and so never at an .htaccess file. A group that
-    // dissolves in the one around it is looked at there.
+    // Apache checks this after it has read the configuration, so it never checks .htaccess files.
+    // The rules of a group that dissolves are checked as part of the enclosing group.
     let dissolves =
         scope.directory.authz_core.rules.as_ref().is_some_and(|it| it.dissolves(&inner));
     if !scope.in_htaccess && !dissolves && inner.only_refuses() {

@@ -1,7 +1,6 @@
-//! mod_authz_core: who may see what. The Require lines of a request's sections are one tree of
-//! rules, and the request is asked each of them: once before anybody has logged in, and where the
-//! rules need a user, once more after that. Nothing here looks a name up: what rules want to know
-//! is found out before they are asked.
+//! mod_authz_core: authorization by Require. The Require lines of a request's sections form one
+//! tree of rules. The tree is evaluated before the login and, if a rule needs the user, again after
+//! the login. Host names are looked up before the evaluation, which never waits for a resolver.
 
 mod directives;
 mod provider;
@@ -19,31 +18,31 @@ use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// AuthMerging may join the rules of this many sections. Each is asked within the one before, and
-/// an .htaccess file decides how many there are.
+/// The deepest nesting of rules that AuthMerging has joined. Their evaluation is recursive, and
+/// .htaccess files add levels to it.
 const DEPTH: u16 = 256;
 
-/// How a section's rules go with those of the sections around it (AuthMerging).
+/// How the rules of a section are combined with the rules of the outer sections (AuthMerging).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merging {
-    /// They replace them.
+    /// The rules of the section replace the outer rules.
     Off,
-    /// Both must let the request pass.
+    /// Both must grant access.
     And,
-    /// Either must.
+    /// At least one of them must grant access.
     Or,
 }
 
-/// What a section says of access.
+/// The settings of one section. A field is `None` if the section does not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// Require and its groups, as one group; none where nothing was said.
+    /// The Require lines and their containers, as one group.
     pub rules: Option<Rule>,
-    /// AuthMerging; never inherited.
+    /// AuthMerging. A section with rules does not inherit it.
     pub merging: Option<Merging>,
     /// AuthzSendForbiddenOnFailure.
     pub forbid_on_failure: Option<bool>,
-    /// How many groups of merged rules stand within one another.
+    /// The nesting depth of the groups that AuthMerging has made.
     depth: u16,
 }
 
@@ -57,7 +56,8 @@ impl Merge for Directory {
         let Self { rules, merging, forbid_on_failure, depth } = over;
         self.forbid_on_failure.add(forbid_on_failure);
         if rules.is_none() && merging.is_none() {
-            // A section with no line of the module leaves AuthMerging as it is.
+            // A section without a directive of this module leaves AuthMerging unchanged. As in
+            // Apache, AuthzSendForbiddenOnFailure alone resets it if there are no outer rules.
             if forbid_on_failure.is_some() {
                 self.merging = self.merging.filter(|_| self.rules.is_some());
             }
@@ -81,7 +81,7 @@ impl Merge for Directory {
 }
 
 impl Directory {
-    /// Adds what must be looked up before the rules can be asked.
+    /// Adds the host names that must be looked up before the rules can be evaluated.
     pub fn want(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
         let Some(rules) = self.rules.as_ref().filter(|rules| !rules.grants_all()) else { return };
         rules.providers(&mut |provider| {
@@ -96,41 +96,41 @@ impl Directory {
     }
 }
 
-/// What is said once: providers under other names.
+/// The settings of the process: the aliases of authorization providers.
 #[derive(Clone, Debug, Default)]
 pub struct Global {
-    /// By the alias of AuthzProviderAlias.
+    /// The providers of AuthzProviderAlias, by alias.
     pub aliases: Arc<HashMap<Box<str>, Provider>>,
 }
 
-/// What a request is asked the rules with.
+/// The inputs of an authorization besides the request.
 #[derive(Clone, Copy)]
 pub struct Inquest<'a> {
     /// The settings of the request.
     pub sections: &'a Sections,
-    /// Those of the core.
+    /// The settings of the core.
     pub core: CoreSettings<'a>,
-    /// Whether its sections have an AuthType.
+    /// Whether the request has an AuthType.
     pub has_auth_type: bool,
-    /// Whether the client has logged in.
+    /// Whether the user is authenticated already.
     pub is_after_login: bool,
 }
 
-/// Why a request may not be answered.
+/// The result of a failed authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// With this status.
+    /// The request is denied with this status.
     Status(Status),
-    /// The client has to log in, as somebody else than so far if it has.
+    /// The client must log in, as a different user if it is already logged in (status 401).
     Login,
-    /// The rules need to know the user: the client has to log in before they are asked again.
+    /// A rule needs the user. The client must log in, and the rules are evaluated again.
     NeedsUser,
 }
 
-/// Decides whether a request may be answered.
+/// Authorizes a request (mod_authz_core.c: authorize_user_core).
 ///
 /// # Errors
-/// Why it may not (mod_authz_core.c: authorize_user_core).
+/// The request is denied, or the client must log in first.
 pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refusal> {
     let Inquest { sections, core, has_auth_type, is_after_login } = inquest;
     let settings = &sections.authz_core;
@@ -177,7 +177,7 @@ pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refu
     }
 }
 
-/// Tells the error log of a refusal, and at level info of the lines that refuse.
+/// Logs that a request is denied, and at level info the Require lines that deny it.
 fn tell_refusal(request: &mut Request, is_user_refused: bool, refusals: &[String]) {
     let notice = match is_user_refused {
         true => {
@@ -193,31 +193,31 @@ fn tell_refusal(request: &mut Request, is_user_refused: bool, refusals: &[String
         }
     };
     request.notify(notice);
-    // A line of its own: programs that read the log know the one above to its end.
+    // This is a separate log line, because log parsers match the whole line above.
     if !refusals.is_empty() {
         let text = format!("what denied the client: {}", refusals.join(", "));
         request.notify(Notice::own("authz_core", Level::Info, text));
     }
 }
 
-/// One request that is asked the rules.
+/// The evaluation of the rules for one request.
 pub struct Inquiry<'a> {
     /// The request.
     pub context: RequestContext<'a>,
-    /// What is to be told of it.
+    /// The notices for the error log.
     pub notices: Vec<Notice>,
-    /// What the answers depended on.
+    /// The Vary fields: the request fields that the verdict depends on.
     pub vary: Fields,
     sections: &'a Sections,
     verbose: bool,
-    /// Whether the lines that refuse are noted.
+    /// Whether `refusals` is filled.
     names_lines: bool,
-    /// The Require lines for which the verdict so far is no.
+    /// The Require lines that deny the request so far.
     refusals: Vec<String>,
 }
 
 impl<'a> Inquiry<'a> {
-    /// An inquiry; a verbose one notes the result of each rule.
+    /// Starts an evaluation. If `verbose`, the result of each rule becomes a notice.
     #[must_use]
     pub fn new(context: RequestContext<'a>, sections: &'a Sections, verbose: bool) -> Self {
         Self {
@@ -231,7 +231,7 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// Asks with other settings than those of the request.
+    /// Evaluates with other settings than those of the request.
     fn within(
         &mut self,
         sections: &Sections,
@@ -245,7 +245,7 @@ impl<'a> Inquiry<'a> {
         verdict
     }
 
-    /// Asks one rule, which stands in a group of that logic (mod_authz_core.c:
+    /// Evaluates a rule, whose parent group has the logic `parent` (mod_authz_core.c:
     /// apply_authz_sections).
     pub fn ask(&mut self, rule: &Rule, parent: Logic) -> Verdict {
         if !rule.covers(self.context.request) {
@@ -263,7 +263,7 @@ impl<'a> Inquiry<'a> {
                 Verdict::Failed
             }
         };
-        // What is not refused is not granted for that alone.
+        // A negated rule that does not match grants nothing.
         let verdict = match (rule.is_negated(), verdict) {
             (true, Verdict::Granted) => Verdict::Denied,
             (true, Verdict::Denied | Verdict::DeniedWithoutUser) => Verdict::Neutral,
@@ -274,8 +274,8 @@ impl<'a> Inquiry<'a> {
         verdict
     }
 
-    /// Notes the lines that refuse, of which there were `before` ahead of this rule: those in a
-    /// group that says no, and none of one that does not.
+    /// Updates the lines that deny the request. `before` is their number before this rule. A rule
+    /// that denies adds its lines; a rule that does not deny removes those of its members.
     fn name_lines(&mut self, rule: &Rule, verdict: Verdict, before: usize) {
         if !self.names_lines {
             return;
@@ -323,7 +323,7 @@ mod tests {
     use evenkeel_config::{Node, Position};
     use evenkeel_message::{FileName, HostNames, Method, Peer, RequestHead, UriOptions, UrlPath};
 
-    /// Applies lines, those between `<Name>` and `</Name>` as a section, to an empty scope.
+    /// Applies lines to an empty scope. Lines between `<Name>` and `</Name>` form a section.
     fn apply(text: &str) -> Result<Scope, String> {
         let position = || Position { file: "test.conf".into(), line: 1 };
         let mut open: Vec<Node> = vec![];
@@ -374,7 +374,7 @@ mod tests {
         request
     }
 
-    /// Authorizes a request whose client has not logged in.
+    /// Authorizes a request before the login.
     fn authorize(
         request: &mut Request,
         settings: &Directory,
@@ -581,7 +581,7 @@ mod tests {
         );
     }
 
-    /// A section's rules are asked within those of the sections around it.
+    /// Each merge nests the groups one level deeper.
     #[test]
     fn merged_rules_have_a_depth() {
         let joined =

@@ -1,5 +1,5 @@
-//! What a Require line asks: its name and arguments come in, a compiled question goes out, and
-//! asking it of a request gives a verdict.
+//! The authorization provider of a Require line. [`Provider::parse`] compiles the provider's name
+//! and arguments, and `check` evaluates them for a request.
 
 use super::{Inquiry, Verdict};
 use crate::{Asked, Merge as _, Requirement, Scope, Sections};
@@ -9,26 +9,25 @@ use evenkeel_message::{Level, MethodSet, Notice};
 use std::fmt;
 use std::sync::Arc;
 
-/// A compiled question.
+/// A provider with its compiled arguments.
 #[derive(Clone, Debug)]
 pub enum Provider {
     /// `all granted`, `all denied`.
     All(bool),
-    /// `env`: one of these variables is set.
+    /// `env`: at least one of these variables is set.
     Env(Arc<[Box<str>]>),
-    /// `method`: the request's is one of these.
+    /// `method`: the method of the request is one of these.
     Method(Arc<MethodSet>),
-    /// `expr`.
+    /// `expr`: the condition is true.
     Expr {
         /// The condition.
         condition: Arc<Condition>,
-        /// Whether it names REMOTE_USER, so that knowing the user may change its answer.
+        /// Whether the condition contains REMOTE_USER, so that a login may change its result.
         needs_user: bool,
     },
     /// A provider of another module.
     Other(Arc<dyn Requirement>),
-    /// A provider under another name, with the settings that go over those of a request
-    /// (AuthzProviderAlias).
+    /// An alias, with settings that override those of the request (AuthzProviderAlias).
     Alias(Box<Provider>, SharedSections),
 }
 
@@ -43,10 +42,10 @@ impl fmt::Debug for SharedSections {
 }
 
 impl Provider {
-    /// Compiles what stands behind Require.
+    /// Compiles the provider `name` of a Require line with its arguments.
     ///
     /// # Errors
-    /// Apache's complaint about the name or the arguments.
+    /// Apache's message about the name or the arguments.
     pub fn parse(scope: &Scope, name: &str, arguments: &str) -> Result<Self, String> {
         if let Some(known) = scope.global().authz_core.aliases.get(name) {
             return Ok(known.clone());
@@ -72,7 +71,7 @@ impl Provider {
         }
     }
 
-    /// Asks it of the request.
+    /// Evaluates the provider for a request.
     pub(super) fn check(&self, inquiry: &mut Inquiry<'_>) -> Verdict {
         let request = inquiry.context.request;
         let granted = match self {
@@ -111,7 +110,7 @@ impl Provider {
     }
 }
 
-/// The words of a list, which ends at an empty one.
+/// The words of a list. An empty word in quotes ends the list.
 fn listed(arguments: &str) -> impl Iterator<Item = String> {
     words(arguments).into_iter().take_while(|word| !word.is_empty())
 }
@@ -127,7 +126,7 @@ fn methods(scope: &Scope, arguments: &str) -> Result<Provider, String> {
     Ok(Provider::Method(Arc::new(methods)))
 }
 
-/// An expression may stand in double quotes.
+/// Removes the double quotes around an expression, if there are any.
 fn unquoted(text: &str) -> &str {
     text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
 }

@@ -1,5 +1,5 @@
-//! The tree of rules: Require lines and the groups around them. It knows how rules are put
-//! together and how they read; `Inquiry` asks them.
+//! The tree of rules: Require lines and their containers. This file builds and prints the tree;
+//! `Inquiry` evaluates it.
 
 use super::Provider;
 use crate::Access;
@@ -8,32 +8,32 @@ use evenkeel_message::Request;
 use std::fmt;
 use std::sync::Arc;
 
-/// How the rules of a group go together.
+/// How the verdicts of a group's rules are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logic {
-    /// None may refuse and one must grant.
+    /// No rule may deny, and at least one must grant.
     All,
-    /// One must grant.
+    /// At least one rule must grant.
     Any,
 }
 
-/// What a rule answers.
+/// The result of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The request may pass.
+    /// The rule grants access.
     Granted,
-    /// It may not.
+    /// The rule denies access.
     Denied,
-    /// It may not as long as nobody knows who the user is.
+    /// The rule denies access because the user is not authenticated yet.
     DeniedWithoutUser,
-    /// The rule has no objection.
+    /// The rule neither grants nor denies access.
     Neutral,
-    /// The rule could not be asked.
+    /// The rule could not be evaluated.
     Failed,
 }
 
 impl Verdict {
-    /// As the log has it (mod_authz_core.c: format_authz_result).
+    /// The text in the error log (mod_authz_core.c: format_authz_result).
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -51,50 +51,52 @@ impl Verdict {
 pub enum Rule {
     /// `Require [not] provider arguments`.
     Ask {
-        /// `not`.
+        /// Whether the line has `not`.
         negate: bool,
-        /// The provider's name as written.
+        /// The provider's name, as written in the configuration.
         name: Box<str>,
-        /// Its arguments as written.
+        /// The provider's arguments, as written in the configuration.
         arguments: Box<str>,
-        /// What is asked.
+        /// The provider with the compiled arguments.
         provider: Provider,
-        /// `<Limit>` around the line.
+        /// The enclosing `<Limit>` or `<LimitExcept>`.
         limit: Option<Access>,
-        /// Where the line stands.
+        /// The file and the number of the line.
         position: Position,
     },
     /// RequireAll, RequireAny, RequireNone.
     Group {
-        /// RequireNone.
+        /// Whether it is RequireNone.
         negate: bool,
-        /// How the rules go together.
+        /// How the verdicts of the rules are combined.
         logic: Logic,
         /// The rules, in order.
         rules: Vec<Arc<Rule>>,
     },
-    /// More merged groups within one another than can be asked.
+    /// Replaces merged groups that are nested too deeply to be evaluated.
     TooDeep,
 }
 
 impl Rule {
-    /// The group that Require lines outside of all groups stand in.
+    /// The empty group for the Require lines outside of all containers.
     #[must_use]
     pub const fn any() -> Self {
         Rule::Group { negate: false, logic: Logic::Any, rules: Vec::new() }
     }
 
-    /// The rules of two sections as one.
+    /// Joins the rules of two sections in one group (AuthMerging).
     #[must_use]
     pub fn both(logic: Logic, outer: &Rule, inner: &Rule) -> Self {
         let rules = vec![Arc::new(outer.clone()), Arc::new(inner.clone())];
         Rule::Group { negate: false, logic, rules }
     }
 
-    /// Adds a rule to a group. A group of the same logic dissolves in it.
+    /// Adds a rule to a group. If the rule is itself a group of the same logic, its members are
+    /// added instead.
     ///
     /// # Errors
-    /// Whether a negative rule would never count here.
+    /// The rule is negated and the group needs only one rule that grants, so that the rule would
+    /// have no effect.
     pub fn add(&mut self, rule: Rule) -> Result<(), HasNoEffect> {
         let Rule::Group { logic: own, rules: members, .. } = self else { return Ok(()) };
         if rule.is_negated() && *own == Logic::Any {
@@ -107,7 +109,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether a group that is added to this one leaves its rules alone behind.
+    /// Whether [`Rule::add`] adds the members of `rule` instead of `rule`.
     #[must_use]
     pub fn dissolves(&self, rule: &Rule) -> bool {
         match (self, rule) {
@@ -118,7 +120,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is `Require not` or RequireNone.
+    /// Whether the rule is `Require not` or RequireNone.
     #[must_use]
     pub const fn is_negated(&self) -> bool {
         match self {
@@ -127,13 +129,13 @@ impl Rule {
         }
     }
 
-    /// Whether it is a group in which nothing stands.
+    /// Whether the rule is a group without members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Rule::Group { rules, .. } if rules.is_empty())
     }
 
-    /// Whether it lets every request pass: `Require all granted` alone.
+    /// Whether the rule is `Require all granted`, or a group of only that rule.
     #[must_use]
     pub fn grants_all(&self) -> bool {
         match self {
@@ -147,7 +149,7 @@ impl Rule {
         }
     }
 
-    /// Whether nothing in the group can ever grant a request.
+    /// Whether the rule is a group of negated rules only, which cannot grant a request.
     #[must_use]
     pub fn only_refuses(&self) -> bool {
         match self {
@@ -156,7 +158,7 @@ impl Rule {
         }
     }
 
-    /// Whether `<Limit>` leaves the rule, or any in its group, for this request's method.
+    /// Whether the rule, or any rule of the group, applies to the request's method (`<Limit>`).
     #[must_use]
     pub fn covers(&self, request: &Request) -> bool {
         match self {
@@ -166,7 +168,7 @@ impl Rule {
         }
     }
 
-    /// The first Require line in the tree with its place.
+    /// The first Require line in the tree, with its file and line number.
     #[must_use]
     pub fn first_line(&self) -> Option<String> {
         match self {
@@ -188,12 +190,12 @@ impl Rule {
     }
 }
 
-/// A negative rule stands where it can change nothing.
+/// The error about a negated rule that has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HasNoEffect;
 
 impl fmt::Display for Rule {
-    /// As the configuration has it (mod_authz_core.c: format_authz_command).
+    /// The directive as in the configuration (mod_authz_core.c: format_authz_command).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Rule::Ask { negate, name, arguments, .. } => {

@@ -1,6 +1,6 @@
 //! mod_authz_groupfile: `Require group` and `file-group`, with the groups of AuthGroupFile. The
-//! file is read before the rules are asked (`Directory::file`); here it is looked up in the store
-//! of the process, which reads it again if it has changed meanwhile.
+//! pipeline reads the file into the password cache before it evaluates the rules. The rules take
+//! the file from the cache, which reads it again if it has changed meanwhile.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -30,8 +30,8 @@ pub const MODULE: Module = Module {
     subject: "Access by the groups of a user, which a text file lists: `Require group` and \
               `file-group`.",
     remarks: &[
-        "A line that is no group, a colon and its members gets one line in the error log each \
-         time the file has changed.",
+        "A line that is not a group name, a colon and the members is ignored. Each time the file \
+         has changed, the error log names such lines once.",
     ],
     directives: &[DIRECTIVES],
     provides: &[
@@ -40,7 +40,7 @@ pub const MODULE: Module = Module {
     ],
 };
 
-/// What a section says.
+/// The settings of one section. A field is `None` if the section does not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     file: Option<Arc<Path>>,
@@ -60,12 +60,12 @@ impl Directory {
     }
 }
 
-/// What Require asks of the user's groups.
+/// A compiled Require line of this module.
 #[derive(Debug)]
 enum GroupRule {
-    /// `group`: one of these.
+    /// `group`: the user is a member of one of these groups.
     Group(Text),
-    /// `file-group`: the group of the file.
+    /// `file-group`: the user is a member of the group that owns the requested file.
     FileGroup,
 }
 
@@ -86,7 +86,7 @@ fn parse_file_group(_: &Scope, _: &str) -> ParsedRequirement {
     Ok(Arc::new(GroupRule::FileGroup))
 }
 
-/// What a reading of the file has found wrong with it, for the error log.
+/// Adds a notice for each complaint about a group file.
 pub fn complain(path: &Path, complaints: &[String], notices: &mut Vec<Notice>) {
     for complaint in complaints {
         let text = format!("{}: {complaint}", quoted_path(path));
@@ -95,8 +95,8 @@ pub fn complain(path: &Path, complaints: &[String], notices: &mut Vec<Notice>) {
 }
 
 impl GroupRule {
-    /// Apache's numbers of its messages: no file is named, it cannot be opened, the user is in no
-    /// group.
+    /// The numbers of Apache's messages: AuthGroupFile is not set, the file cannot be opened, the
+    /// user is in no group.
     fn numbers(&self) -> (u16, u16, u16) {
         match self {
             GroupRule::Group(_) => (1664, 1665, 1666),

@@ -1,6 +1,5 @@
-//! mod_authz_host: access by where a client is. Addresses, networks and names of the
-//! configuration come in; whether a client is among them goes out. Names are looked up before the
-//! rules are asked (`core/lookup.rs`); the rules never wait.
+//! mod_authz_host: authorization by the client's IP address or host name. Host names are looked up
+//! before the rules are evaluated (`core/lookup.rs`), so the rules never wait for a resolver.
 
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 
@@ -27,26 +26,27 @@ pub const MODULE: Module = Module {
     provides: PROVIDES,
 };
 
-/// Whether a client is on this machine: a loopback address, or the one that it reached.
+/// Whether the client is on this machine: its address is a loopback address or equals the local
+/// address of the connection.
 fn is_local(request: &Request) -> bool {
     let client = request.peer.client_ip();
     client.is_loopback() || client == request.peer.local_ip()
 }
 
-/// What Require asks of the client's address.
+/// A compiled Require line of this module.
 #[derive(Debug)]
 enum HostRule {
-    /// `ip`.
+    /// `ip`: the client's address is in one of these networks.
     Ip(Vec<Subnet>),
-    /// `host`: the client's name, which must lead back to its address, is in one of these domains.
+    /// `host`: the client's host name is in one of these domains, and resolves to its address.
     Host(Text),
-    /// `forward-dns`: one of these names leads to the client's address.
+    /// `forward-dns`: one of these names resolves to the client's address.
     ForwardDns(Text),
-    /// `local`.
+    /// `local`: the client is on this machine.
     Local,
 }
 
-/// The providers of Require.
+/// The authorization providers.
 const PROVIDES: &[Provided] = &[
     Provided::Require(RequireProvider { name: "ip", parse: parse_ip }),
     Provided::Require(RequireProvider { name: "host", parse: parse_host }),
@@ -129,7 +129,7 @@ impl Requirement for HostRule {
 }
 
 fn networks(arguments: &str) -> Result<Vec<Subnet>, String> {
-    // An empty word ends the list.
+    // An empty word in quotes ends the list.
     let networks = words(arguments)
         .iter()
         .take_while(|word| !word.is_empty())
@@ -146,7 +146,8 @@ fn networks(arguments: &str) -> Result<Vec<Subnet>, String> {
     Ok(networks)
 }
 
-/// The names that a rule's text stands for in the request.
+/// Evaluates the host names of a rule for a request. Returns none and adds a notice if the
+/// expression cannot be evaluated.
 fn names(
     text: &Text,
     context: &RequestContext<'_>,

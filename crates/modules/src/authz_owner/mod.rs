@@ -1,4 +1,5 @@
-//! mod_authz_owner: `Require file-owner`, which lets in the user that owns the file on disk.
+//! mod_authz_owner: `Require file-owner`, which grants access to the user that owns the requested
+//! file.
 
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 

@@ -25,12 +25,12 @@ pub const MODULE: Module = Module {
     ],
 };
 
-/// What Require asks of the user.
+/// A compiled Require line of this module.
 #[derive(Debug)]
 enum UserRule {
-    /// `user`: the name is one of these.
+    /// `user`: the user name is in this list.
     User(Text),
-    /// `valid-user`.
+    /// `valid-user`: any authenticated user.
     ValidUser,
 }
 
@@ -63,7 +63,7 @@ impl Requirement for UserRule {
                 return false;
             }
         };
-        // An empty word ends the list.
+        // An empty word in quotes ends the list.
         let names = words(&quoted(&names));
         let mut names = names.iter().take_while(|name| !name.is_empty());
         if names.any(|name| *unquoted(name) == *user) {

@@ -1,18 +1,19 @@
-//! The scheme `$apr1$` of Apache's htpasswd: crypt(3)'s MD5 scheme with a prefix of its own
+//! The scheme `$apr1$` of Apache's htpasswd: the MD5 scheme of crypt(3) with a different prefix
 //! (apr_md5_encode).
 
 use md5::{Digest as _, Md5};
 
-/// What a hash of the scheme begins with.
+/// The prefix of the scheme.
 pub const MAGIC: &[u8] = b"$apr1$";
 
-/// The digits of crypt(3)'s base 64.
+/// The base64 alphabet of crypt(3).
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Which bytes of the digest make a group of four digits; the last byte makes two alone.
+/// The indexes of the digest's bytes that are encoded together as four digits. The remaining byte,
+/// number 11, is encoded as two digits.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// The lowest bits of a number as digits of base 64, the lowest first.
+/// Encodes the lowest `6 * digits` bits of a number in crypt(3)'s base64, the lowest digit first.
 #[must_use]
 pub fn to_base64(mut number: u64, digits: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(digits);
@@ -24,14 +25,14 @@ pub fn to_base64(mut number: u64, digits: usize) -> Vec<u8> {
     text
 }
 
-/// The hash of a password with the salt of a stored one.
+/// Hashes a password with the salt of a stored hash.
 #[must_use]
 pub fn again(password: &[u8], stored: &[u8]) -> Vec<u8> {
     let rest = stored.strip_prefix(MAGIC).unwrap_or(stored);
     apr1(password, rest.split(|byte| *byte == b'$').next().unwrap_or_default())
 }
 
-/// The hash of a password. The first eight bytes of the salt count.
+/// Hashes a password. Only the first eight bytes of the salt are used.
 #[must_use]
 pub fn apr1(password: &[u8], salt: &[u8]) -> Vec<u8> {
     let salt = salt.get(..8).unwrap_or(salt);
@@ -85,7 +86,7 @@ fn first_digest(password: &[u8], salt: &[u8]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    /// From `openssl passwd -apr1`.
+    /// The hashes are those of `openssl passwd -apr1`.
     #[test]
     fn it_hashes_as_apache_does() {
         for (password, salt, hash) in KNOWN {

@@ -1,27 +1,28 @@
-//! The files of users (AuthUserFile) and groups (AuthGroupFile): lines with fields between colons.
-//! Lines are read as ap_cfg_getline reads them. What is wrong with a line is told once for each
-//! reading, with its number.
+//! Parses the files of users (AuthUserFile) and of groups (AuthGroupFile), whose lines have fields
+//! separated by colons. Lines are split and joined as in ap_cfg_getline. Each malformed line yields
+//! a complaint with its number.
 
 use super::{Scheme, is_affordable};
 use evenkeel_config::words;
 use evenkeel_message::quoted;
 use std::collections::{HashMap, HashSet};
 
-/// The longest line of a password file; Apache reads no further than such a line (MAX_STRING_LEN).
+/// The longest line of a password file, in bytes (MAX_STRING_LEN - 1). Apache stops reading the
+/// file at a longer line.
 const LINE: usize = 8191;
 
-/// The longest line of a group file (VARBUF_MAX_LEN).
+/// The longest line of a group file, in bytes (VARBUF_MAX_LEN).
 const GROUP_LINE: usize = (16 << 20) - 1;
 
-/// The number of complaints about one file that are kept.
+/// The most complaints that are kept for one file.
 const COMPLAINTS: usize = 20;
 
 /// A line of a password file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The stored hash: what stands between the first colon and the next.
+    /// The stored hash: the second field of the line, or the third in an entry of htdigest.
     pub hash: Box<[u8]>,
-    /// The number of its line.
+    /// The line number of the entry.
     pub line: u32,
 }
 
@@ -29,15 +30,15 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct PasswordFile {
     users: HashMap<Box<[u8]>, Entry>,
-    /// The hashes of htdigest, by user, NUL and realm.
+    /// The entries of htdigest. The key is the user name, a NUL and the realm.
     realms: HashMap<Box<[u8]>, Entry>,
     first: Option<Box<[u8]>>,
-    /// What is wrong with the file, line by line.
+    /// The malformed or unusable lines, each with its number and the fault.
     pub complaints: Vec<String>,
 }
 
 impl PasswordFile {
-    /// Reads the users of a text. Of two lines for a user the first one counts.
+    /// Parses the text of a password file. If a user has several lines, the first one counts.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         let mut file = Self::default();
@@ -99,14 +100,14 @@ impl PasswordFile {
         self.users.get(name)
     }
 
-    /// The entry of a user of a realm, as htdigest writes it.
+    /// The entry that htdigest wrote for a user in a realm.
     #[must_use]
     pub fn user_of_realm(&self, name: &[u8], realm: &[u8]) -> Option<&Entry> {
         self.realms.get(&realm_key(name, realm))
     }
 
-    /// The first hash of the file that can be a password. Hashing for a user that does not exist
-    /// takes as long as with this.
+    /// The first hash in the file that has a known scheme and an affordable cost. It is hashed for
+    /// unknown users, so that they take as long as known ones.
     #[must_use]
     pub fn first_hash(&self) -> Option<&[u8]> {
         self.first.as_deref()
@@ -122,12 +123,12 @@ fn realm_key(user: &[u8], realm: &[u8]) -> Box<[u8]> {
 pub struct GroupFile {
     groups: HashMap<Box<[u8]>, HashSet<Box<[u8]>>>,
     members: HashSet<Box<[u8]>>,
-    /// What is wrong with the file, line by line.
+    /// The malformed lines, each with its number and the fault.
     pub complaints: Vec<String>,
 }
 
 impl GroupFile {
-    /// Reads the groups of a text. The members of several lines of one group add up.
+    /// Parses the text of a group file. If a group has several lines, it has the members of all.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         let mut file = Self::default();
@@ -148,7 +149,7 @@ impl GroupFile {
                 }
                 continue;
             };
-            // Names of groups are compared without regard to case (apr_table_get).
+            // The names of groups are case-insensitive (apr_table_get).
             let group = file.groups.entry(name.to_ascii_lowercase().into()).or_default();
             for member in words(&quoted(members)) {
                 let member: Box<[u8]> = evenkeel_message::unquoted(&member).into();
@@ -159,13 +160,13 @@ impl GroupFile {
         file
     }
 
-    /// Whether a user is in any group.
+    /// Whether the user is a member of any group.
     #[must_use]
     pub fn knows(&self, user: &[u8]) -> bool {
         self.members.contains(user)
     }
 
-    /// Whether a user is in a group.
+    /// Whether the user is a member of the group.
     #[must_use]
     pub fn is_member(&self, user: &[u8], group: &[u8]) -> bool {
         let group = self.groups.get(group.to_ascii_lowercase().as_slice());
@@ -173,8 +174,9 @@ impl GroupFile {
     }
 }
 
-/// The lines of a text, without white space around them, joined where one ends with a backslash,
-/// each with the number of its last line. A line that is too long is none.
+/// The lines of a text, trimmed of white space, each with its number. A line that ends with a
+/// backslash is joined with the next one, and the number is that of the last line joined. The item
+/// of a line that is too long is `None`.
 struct Lines<'a> {
     rest: Option<&'a [u8]>,
     number: u32,

@@ -1,6 +1,6 @@
-//! Passwords: the schemes in which files keep them ([`Scheme`], [`verify`]), the files of users and
-//! groups ([`file`]), and what a process remembers of both ([`Store`]). Nothing here knows a
-//! directive or a request.
+//! Passwords: the schemes of stored hashes ([`Scheme`], [`verify`]), the parsers of the files of
+//! users and groups ([`file`]), and the cache of both in each process ([`Store`]). This module
+//! depends on no directive and no request.
 
 mod apr1;
 pub mod file;
@@ -15,31 +15,31 @@ use base64::engine::general_purpose::STANDARD;
 use evenkeel_sys::crypt;
 use sha1::{Digest as _, Sha1};
 
-/// How a password is hashed.
+/// The scheme of a stored hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `{SHA}`: SHA-1 in base64, without a salt.
     Sha,
-    /// `$apr1$`: a thousand rounds of MD5.
+    /// `$apr1$`: 1000 rounds of MD5 with a salt.
     Apr1,
-    /// A scheme of crypt(3): bcrypt, SHA-2, yescrypt, the traditional one.
+    /// A scheme of crypt(3), such as bcrypt, SHA-2, yescrypt or DES.
     Crypt,
 }
 
-/// What crypt(3) of Linux machines knows by a prefix.
+/// The prefixes of the schemes of crypt(3) on Linux (libxcrypt: crypt(5)).
 const PREFIXES: [&[u8]; 13] = [
     b"$1$", b"$2a$", b"$2b$", b"$2x$", b"$2y$", b"$5$", b"$6$", b"$7$", b"$y$", b"$gy$", b"$md5",
     b"$sha1$", b"_",
 ];
 
-/// The highest cost of bcrypt that is hashed: htpasswd writes no higher one, and takes 10 s for it.
+/// The highest cost of bcrypt that is accepted. It is htpasswd's maximum, and takes about 10 s.
 const BCRYPT_COST: u32 = 17;
 
-/// The most rounds of SHA-2 that are hashed: about 10 s.
+/// The most rounds of SHA-2 and `$sha1$` that are accepted. SHA-2 takes about 10 s for them.
 const SHA_ROUNDS: u32 = 20_000_000;
 
 impl Scheme {
-    /// The scheme of a stored hash; none where it is of no scheme.
+    /// The scheme of a stored hash. Returns `None` if the scheme is unknown.
     #[must_use]
     pub fn of(hash: &[u8]) -> Option<Self> {
         if hash.starts_with(b"{SHA}") {
@@ -57,8 +57,8 @@ impl Scheme {
     }
 }
 
-/// Whether hashing with the cost of a stored hash ends in reasonable time and memory. Whoever
-/// writes an .htaccess file chooses the cost.
+/// Whether the cost of a stored hash is low enough to be computed. The author of an .htaccess file
+/// chooses the file of users, and with it the cost.
 #[must_use]
 pub fn is_affordable(hash: &[u8]) -> bool {
     let number = |bytes: &[u8]| {
@@ -71,8 +71,8 @@ pub fn is_affordable(hash: &[u8]) -> bool {
             rest.strip_prefix(b"rounds=").is_none_or(|rounds| number(rounds) <= SHA_ROUNDS)
         }
         [b'$', b's', b'h', b'a', b'1', b'$', rounds @ ..] => number(rounds) <= SHA_ROUNDS,
-        // The digit behind the flags is the logarithm of the memory: jF is 256 MiB, the most that
-        // mkpasswd and crypt_gensalt write.
+        // The digit after the flag `j` is log2(N) - 1. At `F`, N is 2^18, the most that
+        // crypt_gensalt(3) writes: 1 GiB of memory with its block size of 4 KiB.
         [b'$', b'y', b'$', b'j', size, ..] | [b'$', b'g', b'y', b'$', b'j', size, ..] => {
             matches!(size, b'.' | b'/' | b'0'..=b'9' | b'A'..=b'F')
         }
@@ -83,11 +83,11 @@ pub fn is_affordable(hash: &[u8]) -> bool {
     }
 }
 
-/// Whether a password is the one of a stored hash (apr_password_validate). It takes as much time as
-/// the scheme wants.
+/// Whether a password matches a stored hash (apr_password_validate). The call takes the CPU time
+/// and the memory of the scheme's cost.
 #[must_use]
 pub fn verify(password: &[u8], stored: &[u8]) -> bool {
-    // Apache ends a password at its first NUL.
+    // Apache cuts a password at its first NUL; here such a password never matches.
     if password.contains(&0) || !is_affordable(stored) {
         return false;
     }
@@ -100,7 +100,7 @@ pub fn verify(password: &[u8], stored: &[u8]) -> bool {
     hash.is_some_and(|hash| is_equal(&hash, stored))
 }
 
-/// The hash of a password in the scheme `{SHA}`.
+/// Hashes a password in the scheme `{SHA}`.
 #[must_use]
 pub fn sha(password: &[u8]) -> Vec<u8> {
     let mut hash = b"{SHA}".to_vec();
@@ -108,7 +108,7 @@ pub fn sha(password: &[u8]) -> Vec<u8> {
     hash
 }
 
-/// Whether two secrets are equal, in a time that depends on their lengths alone.
+/// Whether two secrets are equal. The time depends only on their lengths.
 #[must_use]
 pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b));

@@ -1,6 +1,6 @@
-//! What a process remembers of passwords: files of users and groups, each trusted while its
-//! identity, size and times stay the same, and passwords that were verified, under a keyed hash.
-//! All threads of a process share one store. Everything in it is bounded.
+//! The password cache of a process. It holds parsed files of users and groups, each valid while the
+//! file's inode, size and times stay the same, and the results of verifications, under a keyed
+//! hash. All threads of a process share one store. The size of every table is bounded.
 
 use super::{GroupFile, PasswordFile};
 use evenkeel_sys::{open, random};
@@ -15,32 +15,33 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The most files that are kept of a kind.
+/// The most files of one kind (users, groups) in the cache.
 const FILES: usize = 64;
 
-/// The most bytes of files that are kept of a kind.
+/// The most bytes of files of one kind in the cache.
 const BYTES: u64 = 64 << 20;
 
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// The most passwords that are remembered.
+/// The most right passwords, and the most wrong ones, in the cache.
 const PASSWORDS: usize = 4096;
 
-/// How long a password is remembered.
+/// The time for which a right password is cached.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// How long it is remembered that a password was wrong.
+/// The time for which a wrong password is cached.
 const REMEMBERED_WRONG: Duration = Duration::from_secs(10);
 
-/// A file that was changed less than this before it was read may be changed again without a trace:
-/// the times of a file are as coarse as the kernel's clock.
+/// The cached copy of a file is used only if the file's last change was older than this when the
+/// file was read, in nanoseconds. The kernel's clock of file times is coarse: a second change soon
+/// after the first may leave the times as they are.
 const COARSE_NS: i128 = 50_000_000;
 
-/// How many requests of a process may wait to have a password hashed.
+/// The most requests of a process that hash a password or wait for it.
 const WAITING: usize = 256;
 
-/// What tells a version of a file from others.
+/// The attributes that identify a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -63,30 +64,30 @@ impl Version {
     }
 }
 
-/// A file that was read.
+/// A file in the cache.
 struct Kept<T> {
     version: Version,
-    /// Whether the file had been left alone for long enough when it was read.
+    /// Whether the file's last change was old enough when the file was read ([`COARSE_NS`]).
     is_settled: bool,
     parsed: Arc<T>,
 }
 
-/// A file as it is now.
+/// The current contents of a file.
 pub struct Loaded<T> {
-    /// What it says.
+    /// The parsed contents.
     pub parsed: Arc<T>,
-    /// Whether this call has read it, so that its complaints are to be told.
+    /// Whether this call has read a new version, whose complaints the caller must log.
     pub is_new: bool,
 }
 
 type Files<T> = Mutex<HashMap<Box<Path>, Kept<T>>>;
 
-/// A verified password, as it is looked up.
+/// The cache key of a verification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verified([u8; 20]);
 
-/// The right to hash a password. One request of a process has it at a time, so that passwords take
-/// no more than one core.
+/// A place in the queue for hashing a password. After [`OneHasher::turn`] it holds the permit to
+/// hash. A process has one permit, so that hashing uses at most one core.
 pub struct OneHasher<'a> {
     store: &'a Store,
     permit: Option<SemaphorePermit<'a>>,
@@ -98,20 +99,20 @@ impl Drop for OneHasher<'_> {
     }
 }
 
-/// What a process remembers of passwords.
+/// The password cache of a process.
 pub struct Store {
     users: Files<PasswordFile>,
     groups: Files<GroupFile>,
-    /// Passwords that were right, and those that were wrong, each until when that counts. A page
-    /// that asks about a thousand files hashes a wrong password once, and a flood of wrong ones
-    /// forgets no right one.
+    /// The right and the wrong passwords, each with the time at which it expires. The tables are
+    /// separate so that a flood of wrong passwords evicts no right one. Wrong passwords are cached
+    /// because a listing of 1000 files checks the same password 1000 times.
     right: Mutex<HashMap<Verified, SystemTime>>,
     wrong: Mutex<HashMap<Verified, SystemTime>>,
-    /// None where the kernel gives no random bytes: nothing is remembered then.
+    /// `None` if the kernel returned no random bytes. In that case no cached verification is used.
     key: Option<[u8; 32]>,
     hashers: Semaphore,
     waiting: AtomicUsize,
-    /// The second of the last line about requests that were turned away.
+    /// The time of the last log line about rejected requests, in seconds since 1970.
     told_s: AtomicU64,
 }
 
@@ -136,13 +137,13 @@ impl Store {
         }
     }
 
-    /// The users of a file, if it has been read and has not changed since.
+    /// The users of a file. Returns `None` if the file is not cached or has changed since.
     #[must_use]
     pub fn known_users(&self, path: &Path) -> Option<Arc<PasswordFile>> {
         known(&self.users, path)
     }
 
-    /// The users of a file. It is read unless it is known.
+    /// The users of a file. Reads the file unless it is cached.
     ///
     /// # Errors
     /// The file cannot be read, is no regular file, or is too large.
@@ -150,22 +151,22 @@ impl Store {
         load(&self.users, path, PasswordFile::parse)
     }
 
-    /// The groups of a file, if it has been read and has not changed since.
+    /// The groups of a file. Returns `None` if the file is not cached or has changed since.
     #[must_use]
     pub fn known_groups(&self, path: &Path) -> Option<Arc<GroupFile>> {
         known(&self.groups, path)
     }
 
-    /// The groups of a file, as [`Store::users`].
+    /// The groups of a file. Reads the file unless it is cached.
     ///
     /// # Errors
-    /// The same.
+    /// The file cannot be read, is no regular file, or is too large.
     pub fn groups(&self, path: &Path) -> io::Result<Loaded<GroupFile>> {
         load(&self.groups, path, GroupFile::parse)
     }
 
-    /// The key of a password: a hash of all that it was verified with, under a random key of the
-    /// process. The stored hash is part of it, so that a change of the entry forgets the password.
+    /// The cache key of a verification: a hash of its inputs and of a random key of the process. A
+    /// change of the entry invalidates the result, because the stored hash is one of the inputs.
     #[must_use]
     pub fn key(&self, provider: &[u8], user: &[u8], password: &[u8], stored: &[u8]) -> Verified {
         let mut hasher = Sha1::new();
@@ -177,13 +178,14 @@ impl Store {
         Verified(hasher.finalize().into())
     }
 
-    /// Whether a password was right a short time ago; none where that is not known.
+    /// The cached result of a verification: whether the password was right. Returns `None` if there
+    /// is no result or it has expired.
     #[must_use]
     pub fn recall(&self, key: &Verified) -> Option<bool> {
         self.key?;
         let is_valid = |kept: &Mutex<HashMap<Verified, SystemTime>>, most: Duration| {
             let until = lock(kept).get(key).copied();
-            // A clock that is set back forgets.
+            // If the clock was set back, the remaining time is too long and the result expires.
             let left = until.map(|until| until.duration_since(SystemTime::now()));
             left.is_some_and(|left| left.is_ok_and(|left| !left.is_zero() && left <= most))
         };
@@ -193,7 +195,7 @@ impl Store {
         is_valid(&self.wrong, REMEMBERED_WRONG).then_some(false)
     }
 
-    /// Remembers whether a password was right.
+    /// Caches whether a password was right.
     pub fn remember(&self, key: Verified, is_right: bool) {
         let (kept, time) = match is_right {
             true => (&self.right, REMEMBERED),
@@ -210,13 +212,13 @@ impl Store {
         kept.insert(key, now + time);
     }
 
-    /// A place among those that wait for the right to hash; none where too many wait.
+    /// A place in the queue for hashing. Returns `None` if the queue is full.
     pub fn queue(&self) -> Option<OneHasher<'_>> {
         let place = OneHasher { store: self, permit: None };
         (self.waiting.fetch_add(1, Relaxed) < WAITING).then_some(place)
     }
 
-    /// Whether a line about requests that are turned away is due: one a second.
+    /// Whether a rejected request is to be logged: true at most once a second.
     pub fn may_tell(&self) -> bool {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.told_s.swap(now_s, Relaxed) != now_s
@@ -224,7 +226,7 @@ impl Store {
 }
 
 impl<'a> OneHasher<'a> {
-    /// Waits for the right.
+    /// Waits for the permit.
     pub async fn turn(&mut self) {
         self.permit = self.store.hashers.acquire().await.ok();
     }
@@ -257,9 +259,10 @@ fn load<T>(files: &Files<T>, path: &Path, parse: fn(&[u8]) -> T) -> io::Result<L
     Ok(Loaded { parsed, is_new })
 }
 
-/// Reads a file whole, as one version of it.
+/// Reads a whole file. Returns its version, whether it may be cached (it did not change during the
+/// read, and its last change is old enough), and its contents.
 fn read(path: &Path) -> io::Result<(Version, bool, Vec<u8>)> {
-    // A pipe that nobody writes to would hold the thread.
+    // `open_to_read` does not block on a pipe without a writer.
     let mut file = File::from(open::open_to_read(path)?);
     let stat = file.metadata()?;
     if !stat.is_file() {
@@ -291,7 +294,7 @@ mod tests {
         let first = store.users(&path).unwrap();
         assert!(first.is_new && first.parsed.user(b"ann").is_some());
         assert!(!store.users(&path).unwrap().is_new, "its complaint is told once");
-        // Another file under the same name, of the same size and time.
+        // Another file replaces it, with the same size and modification time.
         let other = folder.path().join("other");
         fs::write(&other, "bob:{SHA}a\nbad\n").unwrap();
         let time = fs::metadata(&path).unwrap().modified().unwrap();
