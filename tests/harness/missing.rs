@@ -1,7 +1,7 @@
-//! Checks the rule about missing modules, which a configuration loads and the server lacks: a use of
-//! one is refused with file and line, a configuration without a use starts, and the source of a
-//! program is never sent. The tests use modules that the server does not have (lua, dbd, dialup), and
-//! EVENKEEL_WITHOUT, which takes a module away from a debug build.
+//! Checks the rule about missing modules, which a configuration loads and the server lacks: a use
+//! of one is refused with file and line, a configuration without a use starts, and the source of a
+//! program is never sent. The tests use modules that the server does not have (lua, dbd, dialup),
+//! and EVENKEEL_WITHOUT, which takes a module away from a debug build.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;

@@ -1,7 +1,7 @@
 //! Missing modules: the modules of Apache that a configuration loads and this server lacks. A
 //! directive or condition that uses a missing module is refused, because resources that the module
-//! protects would be open. A missing module that nothing uses is harmless: stock configurations load
-//! dozens of those.
+//! protects would be open. A missing module that nothing uses is harmless: stock configurations
+//! load dozens of those.
 
 use crate::known::{self, Standard, standard_module};
 use crate::node::Node;

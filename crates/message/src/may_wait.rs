@@ -1,5 +1,6 @@
-//! Permission to wait. Every function that waits for a client, a resolver, a thread or an application
-//! takes a [`MayWait`], so that a phase cannot wait before its request is prepared for that.
+//! Permission to wait. Every function that waits for a client, a resolver, a thread or an
+//! application takes a [`MayWait`], so that a phase cannot wait before its request is prepared for
+//! that.
 
 /// Proof that a request may wait: its notices are in the error log, and a task polls what follows.
 /// Without that, a serving thread of prefork or worker may have no runtime, and a timer or a socket

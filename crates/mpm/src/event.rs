@@ -187,9 +187,9 @@ pub fn threads_of(limits: &Limits) -> usize {
     serving_threads(process::usable_cores(), limits.start_servers, most_children)
 }
 
-/// The number of serving threads of a child. Connections that come while a pool is small stay with its first
-/// children, which must therefore be able to use every core; and requests that are answered at once
-/// let no pool grow.
+/// The number of serving threads of a child. The first children keep the connections that they
+/// accept while the pool is small, so they must be able to use every core. Requests that are
+/// answered at once let no pool grow.
 fn serving_threads(cores: usize, start_servers: usize, most_children: usize) -> usize {
     let most_children = most_children.max(1);
     let of_first = cores / start_servers.clamp(1, most_children);

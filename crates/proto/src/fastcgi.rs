@@ -519,7 +519,10 @@ mod tests {
             for (kind, content) in &contents {
                 match kind {
                     0 => encode_begin(&mut out, true),
-                    1 => out.extend([&header(END_REQUEST, 8)[..], &[0, 0, 0, 3, 0, 0, 0, 0]].concat()),
+                    1 => {
+                        out.extend(header(END_REQUEST, 8));
+                        out.extend([0, 0, 0, 3, 0, 0, 0, 0]);
+                    }
                     // ABORT_REQUEST, which the reader skips.
                     2 => out.extend(header(2, 0)),
                     3 => encode_content(&mut out, Stream::Stdout, content),

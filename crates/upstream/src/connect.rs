@@ -62,8 +62,8 @@ async fn connect_any(
     Err(last.map_or(FailureKind::Unresolved, FailureKind::Unreachable))
 }
 
-/// Returns the addresses of a host, and `None` if it has none. The resolver of the system blocks, so
-/// it runs in the blocking pool.
+/// Returns the addresses of a host, and `None` if it has none. The resolver of the system blocks,
+/// so it runs in the blocking pool.
 async fn resolve(host: &str, blocking_pool: &BlockingPool) -> Option<Vec<IpAddr>> {
     if let Ok(address) = host.parse() {
         return Some(vec![address]);

@@ -1,6 +1,6 @@
-//! Applications behind this server: connections to them, the FastCGI exchange, the places that bound
-//! how many requests an application has in progress, and the spool for bodies of requests. All of
-//! it belongs to one serving thread; [`exchange`] is the entry.
+//! Applications behind this server: connections to them, the FastCGI exchange, the places that
+//! bound how many requests an application has in progress, and the spool for bodies of requests.
+//! All of it belongs to one serving thread; [`exchange`] is the entry.
 
 mod connect;
 mod conversation;

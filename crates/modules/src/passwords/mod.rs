@@ -65,19 +65,29 @@ pub fn is_affordable(hash: &[u8]) -> bool {
         let digits: Vec<u8> = bytes.iter().copied().take_while(u8::is_ascii_digit).collect();
         String::from_utf8_lossy(&digits).parse::<u32>().unwrap_or(u32::MAX)
     };
+    // The digits of crypt(3) in ascending order are `.`, `/`, `0` to `9`, `A` to `Z`, `a` to `z`,
+    // which is the order of their bytes.
+    let is_up_to = |digit: u8, most: u8| {
+        matches!(digit, b'.' | b'/' | b'0'..=b'9' | b'A'..=b'Z') && digit <= most
+    };
     match hash {
         [b'$', b'2', b'a' | b'b' | b'x' | b'y', b'$', cost @ ..] => number(cost) <= BCRYPT_COST,
         [b'$', b'5' | b'6', b'$', rest @ ..] => {
             rest.strip_prefix(b"rounds=").is_none_or(|rounds| number(rounds) <= SHA_ROUNDS)
         }
         [b'$', b's', b'h', b'a', b'1', b'$', rounds @ ..] => number(rounds) <= SHA_ROUNDS,
-        // The digit after the flag `j` is log2(N) - 1. At `F`, N is 2^18, the most that
-        // crypt_gensalt(3) writes: 1 GiB of memory with its block size of 4 KiB.
-        [b'$', b'y', b'$', b'j', size, ..] | [b'$', b'g', b'y', b'$', b'j', size, ..] => {
-            matches!(size, b'.' | b'/' | b'0'..=b'9' | b'A'..=b'F')
+        // yescrypt, in the form that crypt_gensalt(3) writes: the flag `j`, log2(N) - 1 and r - 1.
+        // At `F` and `T`, N is 2^18 and a block has 4 KiB: 1 GiB of memory. Further parameters
+        // would multiply the cost.
+        [b'$', b'y', b'$', rest @ ..] | [b'$', b'g', b'y', b'$', rest @ ..] => {
+            matches!(rest, [b'j', n, r, b'$', ..] if is_up_to(*n, b'F') && is_up_to(*r, b'T'))
         }
         [b'$', b'y' | b'g', ..] => false,
-        [b'$', b'7', b'$', size, ..] => matches!(size, b'.' | b'/' | b'0'..=b'9' | b'A'..=b'F'),
+        // scrypt: log2(N), r in five digits with the lowest first, and p = 1 in five digits.
+        [b'$', b'7', b'$', n, r, b'.', b'.', b'.', b'.', b'/', b'.', b'.', b'.', b'.', ..] => {
+            is_up_to(*n, b'G') && is_up_to(*r, b'U')
+        }
+        [b'$', b'7', ..] => false,
         [b'$', b'm', b'd', b'5', ..] => !hash.windows(7).any(|it| it == b"rounds="),
         _ => true,
     }
@@ -155,7 +165,19 @@ mod tests {
             ("$6$rounds=999999999$x", false),
             ("$5$x", true),
             ("$y$j9T$x", true),
+            ("$y$j75$x", true),
+            ("$gy$jFT$x", true),
             ("$y$jUT$x", false),
+            ("$y$jFrz$x", false),
+            ("$y$jFU$x", false),
+            ("$y$j9T/.$x", false),
+            ("$y$k9T$x", false),
+            ("$7$CU..../....x", true),
+            ("$7$CU.../.....x", false),
+            ("$7$CU....0....x", false),
+            ("$7$GU..../....x", true),
+            ("$7$HU..../....x", false),
+            ("$7$", false),
             ("$apr1$x", true),
         ] {
             assert_eq!(is_affordable(stored.as_bytes()), is, "{stored}");
