@@ -5,7 +5,6 @@
 use evenkeel_tests::house::House;
 use evenkeel_tests::server::{command, evenkeel, lab};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,10 +16,20 @@ fn said(command: &mut Command) -> (String, String, Option<i32>) {
 }
 
 /// The server alone in a folder.
+///
+/// `cp` writes the copy: a descriptor that this process holds open for writing passes to a child
+/// that another test starts meanwhile, and execve(2) would answer ETXTBSY until that child execs.
 fn lone_server(folder: &Path) -> PathBuf {
     let server = folder.join("evenkeel");
-    fs::copy(evenkeel(), &server).unwrap();
+    assert!(Command::new("cp").arg(evenkeel()).arg(&server).status().unwrap().success());
     server
+}
+
+/// An executable shell script, written by a process of its own for the reason of [`lone_server`].
+fn script(path: &Path, text: &str) {
+    let mut write = Command::new("sh");
+    write.args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(path).arg(text);
+    assert!(write.status().unwrap().success());
 }
 
 #[test]
@@ -82,9 +91,7 @@ fn a_lab_in_path_gets_the_words_as_they_are() {
     let server = lone_server(folder.path());
     let path = folder.path().join("path");
     fs::create_dir(&path).unwrap();
-    let script = path.join("evenkeel-lab");
-    fs::write(&script, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&path.join("evenkeel-lab"), "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n");
     let mut command = command(&server, &["bench", "-n", "1 2", ""]);
     let told = said(command.env("PATH", path));
     assert_eq!(told, ("bench\n-n\n1 2\n\n".to_owned(), String::new(), Some(7)));

@@ -211,7 +211,8 @@ fn notices_of_the_start_are_in_the_error_log_once() {
     house.stop().unwrap();
     let terminal = fs::read_to_string(house.path("logs/said.txt")).unwrap();
     let log = house.error_log();
-    for text in ["AH00111: Config variable ${NOBODY_HERE} is not defined", "uses them: mod_lua.c"] {
+    for text in ["AH00111: Config variable ${NOBODY_HERE} is not defined", "needs them: mod_lua.c"]
+    {
         assert_eq!(terminal.matches(text).count(), 1, "{text}: {terminal}");
         assert_eq!(log.matches(text).count(), 1, "{text}: {log}");
     }

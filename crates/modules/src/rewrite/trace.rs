@@ -17,16 +17,8 @@ pub(super) struct Trace {
     head: Box<str>,
 }
 
-const LEVELS: [Level; 8] = [
-    Level::Trace1,
-    Level::Trace2,
-    Level::Trace3,
-    Level::Trace4,
-    Level::Trace5,
-    Level::Trace6,
-    Level::Trace7,
-    Level::Trace8,
-];
+/// `trace1` to `trace8`.
+const LEVELS: &[Level] = Level::ALL.split_at(8).1;
 
 impl Trace {
     /// Returns the trace settings of a request.
