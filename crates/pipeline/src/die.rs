@@ -7,6 +7,7 @@ use crate::error_page::{Facts, error_page};
 use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
+use evenkeel_expr::Text;
 use evenkeel_message::{
     Body, Fields, Level, Malformed, Method, Notice, Previous, Request, Response, Status, Variables,
     quoted,
@@ -43,6 +44,9 @@ pub(crate) fn die(
         // Allow belongs to a response with 405, not to this status.
         let mut fields = fields;
         fields.remove("Allow");
+        if let Some(ErrorDocument::Text(text)) = plan.core.error_documents.of(too_long) {
+            return with_text(pipeline, request, plan, status, fields, text);
+        }
         let (request, response) = canned(pipeline, request, plan, status, fields);
         return Fate::Respond(request, response);
     }
@@ -67,18 +71,7 @@ pub(crate) fn die(
             response.close |= status.drops_connection();
             Fate::Respond(request, response)
         }
-        ErrorDocument::Text(text) => {
-            let context = RequestContext::new(&request, server.core(plan));
-            let body = text.value(&context);
-            let (request, mut response) = canned(pipeline, request, plan, status, fields);
-            // Where no page is sent, as for HEAD, this one is not either.
-            if let Ok(body) = body
-                && !matches!(response.body, Body::Empty)
-            {
-                response.body = Body::from(body);
-            }
-            Fate::Respond(request, response)
-        }
+        ErrorDocument::Text(text) => with_text(pipeline, request, plan, status, fields, text),
         ErrorDocument::Local(path) => {
             let context = RequestContext::new(&request, server.core(plan));
             match path.value(&context) {
@@ -100,6 +93,27 @@ pub(crate) fn die(
             }
         }
     }
+}
+
+/// Responds with the text of an ErrorDocument. A response without a standard page, such as that to
+/// HEAD, has no text either.
+fn with_text(
+    pipeline: &Pipeline,
+    request: Box<Request>,
+    plan: &Plan,
+    status: Status,
+    fields: Fields,
+    text: &Text,
+) -> Fate {
+    let server = pipeline.site.server(request.server);
+    let body = text.value(&RequestContext::new(&request, server.core(plan)));
+    let (request, mut response) = canned(pipeline, request, plan, status, fields);
+    if let Ok(body) = body
+        && !matches!(response.body, Body::Empty)
+    {
+        response.body = Body::from(body);
+    }
+    Fate::Respond(request, response)
 }
 
 /// The document of an error is fetched with GET, and told what went wrong in its environment.

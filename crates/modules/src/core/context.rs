@@ -142,8 +142,8 @@ impl<'a> RequestContext<'a> {
             }
             Variable::Handler => {
                 let content = &request.resource.content;
-                let by_type = || content.media_type.as_deref().filter(|_| content.is_by_type);
-                content.handler.as_deref().or_else(by_type).map(Into::into)
+                let is_known = content.handler.is_some() || content.is_by_type;
+                content.handler_name().filter(|_| is_known).map(Into::into)
             }
             Variable::RequestStatus => {
                 let status =
