@@ -5,10 +5,12 @@
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
-use evenkeel_modules::passwords::{Entry, PasswordFile, Scheme, Store, is_equal, verify};
+use evenkeel_modules::passwords::{
+    Entry, PasswordFile, Scheme, Store, is_digest, is_equal, verify,
+};
 use evenkeel_modules::{
-    Asked, AuthnSource, Credential, Merge as _, RequestContext, Sections, Verdict, auth_basic,
-    authn_core, authz_groupfile,
+    Asked, AuthnSource, CheckLogin, Credential, Credentials, Merge as _, RequestContext, Sections,
+    Verdict, auth_basic, auth_digest, authn_core, authz_groupfile,
 };
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -21,6 +23,7 @@ use std::task::Poll;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Basic,
+    Digest,
     /// No active module implements the AuthType.
     Unknown,
 }
@@ -58,6 +61,9 @@ fn way(pipeline: &Pipeline, auth_type: &[u8]) -> Way {
     if auth_type.eq_ignore_ascii_case(b"Basic") && active.has("mod_auth_basic.c") {
         return Way::Basic;
     }
+    if auth_type.eq_ignore_ascii_case(b"Digest") && active.has("mod_auth_digest.c") {
+        return Way::Digest;
+    }
     Way::Unknown
 }
 
@@ -74,6 +80,10 @@ pub(crate) fn refusal(
         Way::Basic => {
             let realm = auth_name(pipeline, request, plan).unwrap_or_default();
             auth_basic::challenge(&realm)
+        }
+        Way::Digest => {
+            let realm = auth_name(pipeline, request, plan).unwrap_or_default();
+            auth_digest::challenge(request, &plan.auth_digest, &realm, false)
         }
         Way::Unknown => Fields::new(),
     };
@@ -113,6 +123,10 @@ pub(crate) async fn log_in(
     };
     let has_logged_in = match way(pipeline, auth_type) {
         Way::Basic => basic(pipeline, request, plan, auth_type).await?,
+        Way::Digest => {
+            digest(pipeline, request, plan).await?;
+            true
+        }
         Way::Unknown => false,
     };
     if !has_logged_in {
@@ -158,7 +172,7 @@ async fn basic(
     let mut verdict = Verdict::Failed;
     for source in sources {
         let digest = settings.uses_digests().then(|| login.digest(&realm));
-        if digest.is_some() && !source.provider.has_realms {
+        if digest.is_some() && source.provider.check_realm.is_none() {
             let text = "Authn provider does not support AuthBasicUseDigestAlgorithm";
             request.notify(Notice::new("auth_basic", Level::Error, 2493, text));
             verdict = Verdict::Failed;
@@ -197,6 +211,96 @@ enum Proof<'a> {
     Digest { realm: &'a [u8], digest: &'a [u8] },
 }
 
+/// Authenticates with a hash of the password (mod_auth_digest.c: authenticate_digest_user).
+async fn digest(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Result<(), Answer> {
+    let Some(realm) = auth_name(pipeline, request, plan) else {
+        let text = format!("need AuthName: {}", quoted(&request.resource.path));
+        request.notify(Notice::new("auth_digest", Level::Error, 1780, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    };
+    let settings = &plan.auth_digest;
+    let core = pipeline.site.server(request.server).core(plan);
+    let proof = match auth_digest::begin(request, settings, core) {
+        Ok(proof) => proof,
+        Err(denial) => return Err(denied(request, plan, &realm, denial)),
+    };
+    let stored = stored_digest(pipeline, request, plan, &proof).await?;
+    let found = match &stored {
+        StoredDigest::Hash(hash) => auth_digest::Found::Hash(hash),
+        StoredDigest::Nobody => auth_digest::Found::Nobody,
+        StoredDigest::Denied => auth_digest::Found::Denied,
+    };
+    let concluded = auth_digest::conclude(request, settings, &proof, found);
+    concluded.map_err(|denial| denied(request, plan, &realm, denial))
+}
+
+fn denied(request: &Request, plan: &Plan, realm: &[u8], denial: auth_digest::Denial) -> Answer {
+    match denial {
+        auth_digest::Denial::Status(status) => status.into(),
+        auth_digest::Denial::Challenge { is_stale } => {
+            let fields = auth_digest::challenge(request, &plan.auth_digest, realm, is_stale);
+            Answer::with_fields(Status::UNAUTHORIZED, fields)
+        }
+    }
+}
+
+/// The hash of a user that the providers have for Digest authentication.
+enum StoredDigest {
+    Hash(Box<[u8]>),
+    Nobody,
+    Denied,
+}
+
+/// Asks the providers for the hash of a user, in order (mod_auth_digest.c: get_hash).
+///
+/// # Errors
+/// 500 if a provider fails.
+async fn stored_digest(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    proof: &auth_digest::Proof,
+) -> Result<StoredDigest, Answer> {
+    let mut sources = plan.auth_digest.providers();
+    let default;
+    if sources.is_empty() {
+        default = pipeline.site.global.active.authn_source(auth_digest::DEFAULT_PROVIDER);
+        sources = default.as_slice();
+    }
+    if sources.is_empty() {
+        let text = "No Authn provider configured";
+        request.notify(Notice::new("auth_digest", Level::Error, 1770, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    }
+    let failed = || Err(Status::INTERNAL_SERVER_ERROR.into());
+    for source in sources {
+        let Some(check) = source.provider.check_realm else { return failed() };
+        let credentials = Credentials { user: proof.user(), password: b"" };
+        let file = match consult(pipeline, request, plan, source, check, credentials) {
+            Credential::InFile(file) => file,
+            Credential::Decided(Verdict::NotFound) => continue,
+            Credential::Decided(Verdict::Denied) => return Ok(StoredDigest::Denied),
+            // The provider has seen no password, so it cannot have checked one.
+            Credential::Decided(Verdict::Granted | Verdict::Failed) => return failed(),
+        };
+        let Some(users) = load_users(pipeline, request, plan, &file, 1622).await? else {
+            return failed();
+        };
+        let Some(entry) = users.user_of_realm(proof.user(), proof.realm()) else { continue };
+        if is_digest(&entry.hash) {
+            return Ok(StoredDigest::Hash(entry.hash.clone()));
+        }
+        let text = format!(
+            "{}: line {}: the password is not hashed as htdigest does it: nobody can log in with it",
+            quoted_path(&file),
+            entry.line
+        );
+        request.notify(Notice::own("authn_file", Level::Error, text));
+        return Ok(StoredDigest::Denied);
+    }
+    Ok(StoredDigest::Nobody)
+}
+
 /// Checks a login with one provider.
 async fn ask(
     pipeline: &Pipeline,
@@ -206,11 +310,15 @@ async fn ask(
     login: &auth_basic::Login,
     proof: &Proof<'_>,
 ) -> Result<Verdict, Answer> {
-    let file = match consult(pipeline, request, plan, source, login) {
+    let (check, number) = match proof {
+        Proof::Password => (Some(source.provider.check), 1620),
+        Proof::Digest { .. } => (source.provider.check_realm, 1622),
+    };
+    let Some(check) = check else { return Ok(Verdict::Failed) };
+    let file = match consult(pipeline, request, plan, source, check, login.credentials()) {
         Credential::Decided(verdict) => return Ok(verdict),
         Credential::InFile(file) => file,
     };
-    let number = if matches!(proof, Proof::Password) { 1620 } else { 1622 };
     let Some(users) = load_users(pipeline, request, plan, &file, number).await? else {
         return Ok(Verdict::Failed);
     };
@@ -231,14 +339,15 @@ fn consult(
     request: &mut Request,
     plan: &Plan,
     source: &AuthnSource,
-    login: &auth_basic::Login,
+    check: CheckLogin,
+    credentials: Credentials<'_>,
 ) -> Credential {
     let merged = source.settings.as_ref().map(|said| Sections::merge(plan, said));
     let mut notices = Vec::new();
     let core = pipeline.site.server(request.server).core(plan);
     let context = RequestContext::new(request, core);
     let asked = Asked { context, sections: merged.as_ref().unwrap_or(plan) };
-    let credential = (source.provider.check)(&asked, &login.credentials(), &mut notices);
+    let credential = check(&asked, &credentials, &mut notices);
     request.notices.append(&mut notices);
     credential
 }

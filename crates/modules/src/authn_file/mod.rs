@@ -35,7 +35,11 @@ pub const MODULE: Module = Module {
          the lines with such hashes once.",
     ],
     directives: &[DIRECTIVES],
-    provides: &[Provided::Authn(AuthnProvider { name: "file", check, has_realms: true })],
+    provides: &[Provided::Authn(AuthnProvider {
+        name: "file",
+        check,
+        check_realm: Some(check_realm),
+    })],
 };
 
 /// The settings of one section. A field is `None` if the section does not set it.
@@ -57,11 +61,20 @@ fn auth_user_file(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn check(asked: &Asked<'_>, _: &Credentials<'_>, notices: &mut Vec<Notice>) -> Credential {
+    user_file(asked, 1619, notices)
+}
+
+fn check_realm(asked: &Asked<'_>, _: &Credentials<'_>, notices: &mut Vec<Notice>) -> Credential {
+    user_file(asked, 1621, notices)
+}
+
+/// The file of AuthUserFile. `number` is that of the message if it is not set.
+fn user_file(asked: &Asked<'_>, number: u16, notices: &mut Vec<Notice>) -> Credential {
     match &asked.sections.authn_file.file {
         Some(file) => Credential::InFile(Arc::clone(file)),
         None => {
             let text = "AuthUserFile not specified in the configuration";
-            notices.push(Notice::new("authn_file", Level::Error, 1619, text));
+            notices.push(Notice::new("authn_file", Level::Error, number, text));
             Credential::Decided(Verdict::Failed)
         }
     }

@@ -125,6 +125,13 @@ pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(differing) == 0
 }
 
+/// Whether a stored hash has the form of htdigest's: MD5 in lower-case hexadecimal digits. Digest
+/// authentication uses the hash itself as the secret, so a text of another form must not count.
+#[must_use]
+pub fn is_digest(hash: &[u8]) -> bool {
+    hash.len() == 32 && hash.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
