@@ -17,7 +17,8 @@ pub fn run(data: &[u8]) {
         .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
         .map(|line| line.split(|byte| *byte == b':').collect())
         .collect();
-    let field = |line: &[&[u8]], index: usize| line.get(index).copied().unwrap_or_default().to_vec();
+    let field =
+        |line: &[&[u8]], index: usize| line.get(index).copied().unwrap_or_default().to_vec();
     for line in &lines {
         let (user, realm) = (field(line, 0), field(line, 1));
         let first = lines.iter().find(|other| field(other, 0) == user).map(|it| field(it, 1));

@@ -220,7 +220,7 @@ async fn digest(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Resu
     };
     let settings = &plan.auth_digest;
     let core = pipeline.site.server(request.server).core(plan);
-    let proof = match auth_digest::begin(request, settings, core) {
+    let proof = match auth_digest::begin(request, &realm, core) {
         Ok(proof) => proof,
         Err(denial) => return Err(denied(request, plan, &realm, denial)),
     };

@@ -1,6 +1,6 @@
 //! mod_auth_digest's directives (mod_auth_digest.c: digest_cmds).
 
-use super::{Said, least_size};
+use super::{LEAST_SIZE, Said};
 use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
@@ -9,11 +9,9 @@ const AUTH: Where = Where::AUTH_CONFIG;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("AuthName", AUTH, Shape::One, "", "The authentication realm (e.g. \"Members Only\")", realm).or_left_out(touch),
     directive("AuthDigestProvider", AUTH, Shape::Iterate, "file", "specify the auth providers for a directory or location", provider).or_left_out(touch),
     directive("AuthDigestQop", AUTH, Shape::Iterate, "auth", "A list of quality-of-protection options", qop).or_left_out(touch),
     directive("AuthDigestNonceLifetime", AUTH, Shape::One, "300", "Maximum lifetime of the server nonce (seconds)", nonce_lifetime).or_left_out(touch),
-    directive("AuthDigestNonceFormat", AUTH, Shape::One, "", "The format to use when generating the server nonce", nonce_format).or_left_out(touch),
     directive("AuthDigestNcCheck", AUTH, Shape::Flag, "Off", "Whether or not to check the nonce-count sent by the client", nc_check).or_left_out(touch),
     directive("AuthDigestAlgorithm", AUTH, Shape::One, "MD5", "The algorithm used for the hash calculation", algorithm).or_left_out(touch),
     directive("AuthDigestDomain", AUTH, Shape::Iterate, "", "A list of URI's which belong to the same protection space as the current URI", domain).or_left_out(touch),
@@ -28,27 +26,26 @@ pub const MODULE: Module = Module {
     page: "mod_auth_digest",
     subject: "Logging in with a password that is not sent.",
     remarks: &[
-        "As in Apache, a section that has a directive of this module or AuthName inherits no \
-         setting of this module from the outer sections. Without an AuthName of its own it denies \
-         every login.",
+        "As in Apache, a section that has a directive of this module inherits no setting of this \
+         module from the outer sections.",
         "The secret of the nonces is made when the server starts and stays the same over reloads, \
          so that a nonce of an old child process is valid in a new one. A restart makes a new \
          secret.",
-        "Under AuthDigestNcCheck On, a nonce count is accepted once. Browsers send the requests of \
-         several connections out of order, so a count may be up to 31 smaller than the highest \
-         one so far. Apache accepts only the count that follows the last one.",
+        "Under AuthDigestNcCheck On, each nonce count is accepted once. Browsers send the requests \
+         of several connections out of order, so a count may be up to 31 smaller than the highest \
+         one so far. Apache accepts only a count above the highest one. The count 0 is never \
+         accepted.",
         "The table of clients for AuthDigestNcCheck and AuthDigestNonceLifetime 0 is shared by all \
-         child processes, because each connection may be served by another one and a table of \
-         each process would accept a recorded request once in each. It holds at least the 4096 \
-         newest clients, however small AuthDigestShmemSize is. The first start decides on its \
-         size; an AuthDigestShmemSize in a virtual host or a changed one in a reload has no effect.",
-        "Under AuthDigestNcCheck On, every challenge contains a new opaque value, and no nextnonce \
-         is announced. A client whose nonce expires receives stale=true.",
-        "Under AuthDigestNonceLifetime 0, a nonce is valid for one request even if the client \
-         leaves out the opaque value.",
-        "Under AuthDigestNcCheck On, a request without qop is rejected. Apache's process crashes.",
+         child processes, because each connection may be served by another one: with a table in \
+         each process, a recorded request would be accepted once in each. The table holds at least \
+         the 4096 newest clients, however small AuthDigestShmemSize is. It is made when the server \
+         starts: a changed AuthDigestShmemSize has no effect in a reload, nor has one in a virtual \
+         host.",
+        "Under AuthDigestNcCheck On, every challenge has a new opaque value, and no nextnonce is \
+         sent. A client whose nonce expires receives stale=true.",
         "A user cannot log in if the third field of the user's line in the file is not a hash as \
          htdigest writes it. The error log names the line.",
+        "The error log line about an invalid nonce does not contain the hash that would be valid.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
@@ -65,11 +62,6 @@ fn touch(scope: &mut Scope) {
     let _ = said(scope);
 }
 
-fn realm(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    said(scope).realm = Some(argument(call, 0).as_bytes().into());
-    Ok(())
-}
-
 fn provider(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = argument(call, 0);
     let source = scope.global().active.named_authn_source(name)?;
@@ -81,18 +73,10 @@ fn provider(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn qop(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let word = argument(call, 0);
-    if word.eq_ignore_ascii_case("none") {
-        said(scope).qop = vec!["none".into()];
-        return Ok(());
+    if !argument(call, 0).eq_ignore_ascii_case("auth") {
+        return Err("AuthDigestQop is deprecated: only 'auth' is supported".into());
     }
-    if word.eq_ignore_ascii_case("auth-int") {
-        return Err("AuthDigestQop auth-int is not implemented".into());
-    }
-    if !word.eq_ignore_ascii_case("auth") {
-        return Err(format!("Unrecognized qop: {word}"));
-    }
-    said(scope).qop.push(word.into());
+    touch(scope);
     Ok(())
 }
 
@@ -124,10 +108,6 @@ fn nonce_lifetime(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-fn nonce_format(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
-    Err("AuthDigestNonceFormat is not implemented".into())
-}
-
 fn nc_check(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     said(scope).checks_count = call.flag;
     Ok(())
@@ -135,13 +115,10 @@ fn nc_check(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 
 fn algorithm(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = argument(call, 0);
-    if word.eq_ignore_ascii_case("MD5-sess") {
-        return Err("AuthDigestAlgorithm: ERROR: algorithm `MD5-sess' is not implemented".into());
-    }
     if !word.eq_ignore_ascii_case("MD5") {
-        return Err(format!("Invalid algorithm in AuthDigestAlgorithm: {word}"));
+        return Err(format!("Unsupported algorithm in AuthDigestAlgorithm: {word}"));
     }
-    said(scope).algorithm = word.into();
+    touch(scope);
     Ok(())
 }
 
@@ -160,9 +137,10 @@ fn shmem_size(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         Some(b'm' | b'M') => 1 << 20,
         Some(_) => return Err(format!("Invalid size in AuthDigestShmemSize: {word}")),
     };
-    let (size, least) = (number.saturating_mul(unit), least_size());
-    if size < least {
-        return Err(format!("size in AuthDigestShmemSize too small: {size} < {least}"));
+    // Apache multiplies without a check too.
+    let size = number.wrapping_mul(unit);
+    if size < LEAST_SIZE {
+        return Err(format!("size in AuthDigestShmemSize too small: {size} < {LEAST_SIZE}"));
     }
     if let Some(call) = call.as_global() {
         scope.global_mut(&call).auth_digest.size = usize::try_from(size).ok();

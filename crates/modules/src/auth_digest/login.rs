@@ -58,6 +58,15 @@ impl Proof {
         &self.realm
     }
 
+    /// The hash over the parameters, which proves that its sender knows the hash of the user.
+    pub(super) fn joined(&self, hash: &[u8], request_hash: &[u8]) -> Vec<u8> {
+        let part = |value: &Option<Vec<u8>>| value.clone().unwrap_or_default();
+        let DigestParameters { qop, count, cnonce, .. } = &self.sent;
+        let (count, cnonce, qop) = (part(count), part(cnonce), part(qop));
+        let parts = [hash, &self.nonce, &count, &cnonce, &qop, request_hash];
+        md5(&[&parts.join(&b':')])
+    }
+
     fn opaque(&self) -> &[u8] {
         self.sent.opaque.as_deref().unwrap_or_default()
     }
@@ -72,19 +81,18 @@ fn path(request: &Request) -> String {
 }
 
 /// Parses the Authorization field of a request and compares its parameters with the request and the
-/// section. A valid field sets the user of the request (mod_auth_digest.c:
+/// realm that is `expected`. A valid field sets the user of the request (mod_auth_digest.c:
 /// authenticate_digest_user).
 ///
 /// # Errors
 /// The denial. The error log has its reason.
 pub fn begin(
     request: &mut Request,
-    settings: &Directory,
+    expected: &[u8],
     core: CoreSettings<'_>,
 ) -> Result<Proof, Denial> {
     let sent = parameters(request)?;
-    let has_no_count = sent.cnonce.is_none() || sent.count.is_none();
-    let lacks = sent.qop.is_some() && has_no_count;
+    let lacks = sent.qop.is_some() && (sent.cnonce.is_none() || sent.count.is_none());
     let DigestParameters { username, realm, nonce, uri, response, .. } = &sent;
     let (Some(user), Some(realm), Some(nonce), Some(uri), Some(response), false) =
         (username, realm, nonce, uri, response, lacks)
@@ -105,12 +113,6 @@ pub fn begin(
         tell(request, 1787, format!("received invalid opaque - got `{opaque}'"));
         return Err(CHALLENGE);
     }
-    let expected = settings.said.as_ref().and_then(|said| said.realm.as_deref());
-    let Some(expected) = expected else {
-        let realm = quoted(&proof.realm);
-        tell(request, 2533, format!("realm mismatch - got `{realm}' but no realm specified"));
-        return Err(CHALLENGE);
-    };
     if proof.realm != expected {
         let (realm, expected) = (quoted(&proof.realm), quoted(expected));
         tell(request, 1788, format!("realm mismatch - got `{realm}' but expected `{expected}'"));
@@ -207,8 +209,8 @@ pub fn conclude(
     proof: &Proof,
     found: Found<'_>,
 ) -> Result<(), Denial> {
-    let said = settings.said.as_deref();
-    let (Some(said), Some(common)) = (said, COMMON.get()) else {
+    let said = settings.said();
+    let Some(common) = COMMON.get() else {
         return Err(Denial::Status(Status::INTERNAL_SERVER_ERROR));
     };
     let (user, realm, path) = (quoted(&proof.user), quoted(&proof.realm), path(request));
@@ -224,17 +226,17 @@ pub fn conclude(
             return Err(CHALLENGE);
         }
     };
-    let number = match proof.sent.qop.as_deref() {
-        Some(qop) if !said.allows_qop(qop) => {
-            tell(request, 1793, format!("invalid qop `{}' received: {path}", quoted(qop)));
-            return Err(CHALLENGE);
-        }
-        Some(_) => 1794,
-        None => 1792,
-    };
-    let expected = expected(request, proof, hash);
-    if !is_equal(&expected, &proof.response) {
-        tell(request, number, format!("user {user}: password mismatch: {path}"));
+    let qop = proof.sent.qop.as_deref();
+    if !qop.is_some_and(|qop| qop.eq_ignore_ascii_case(b"auth")) {
+        let qop = quoted(qop.unwrap_or(b"(null)"));
+        let text = format!(
+            "invalid or missing qop value '{qop}', RFC 2069 is no longer supported: {path}"
+        );
+        tell(request, 10560, text);
+        return Err(CHALLENGE);
+    }
+    if !is_equal(&expected(request, proof, hash), &proof.response) {
+        tell(request, 1794, format!("user {user}: password mismatch: {path}"));
         return Err(CHALLENGE);
     }
     let issued = check_nonce(request, said, common, proof)?;
@@ -250,31 +252,14 @@ pub fn conclude(
         let used = UsedNonce { nonce, is_one_time, next: next.clone() };
         *request.used_nonce.borrow_mut() = Some(used);
     }
-    inform(request, said, proof, hash, next);
+    inform(request, proof, hash, next);
     Ok(())
 }
 
-/// The response of a client that knows the hash: that of RFC 2617 if it sent a qop, and that of RFC
-/// 2069 otherwise.
+/// The response of a client that knows the hash.
 fn expected(request: &Request, proof: &Proof, hash: &[u8]) -> Vec<u8> {
     let request_hash = md5(&[request.head.method_text(), b":", &proof.uri]);
-    let DigestParameters { qop, count, cnonce, .. } = &proof.sent;
-    match (qop, count, cnonce) {
-        (Some(qop), Some(count), Some(cnonce)) => md5(&[
-            hash,
-            b":",
-            &proof.nonce,
-            b":",
-            count,
-            b":",
-            cnonce,
-            b":",
-            qop,
-            b":",
-            &request_hash,
-        ]),
-        _ => md5(&[hash, b":", &proof.nonce, b":", &request_hash]),
-    }
+    proof.joined(hash, &request_hash)
 }
 
 /// Checks that the server has made the nonce, and that it has not expired. Returns its number.
@@ -328,48 +313,40 @@ fn use_nonce(
     let client = client_of(&proof.sent).unwrap_or_default();
     let make = |number| Some(common.secret.nonce(number, &proof.realm, proof.opaque()));
     if said.lifetime_us == 0 {
-        let Use::First(next) = common.clients.use_nonce(client, issued) else {
-            let user = quoted(&proof.user);
-            let text = format!("user {user}: one-time-nonce mismatch - sending new nonce");
-            request.notify(Notice::new("auth_digest", Level::Info, 1779, text));
-            return Err(STALE);
+        return match common.clients.use_nonce(client, issued) {
+            Use::First(next) => Ok(make(next)),
+            Use::Unknown => Err(unknown(request, client)),
+            Use::Again(_) => {
+                let (user, nonce) = (quoted(&proof.user), quoted(&proof.nonce));
+                let text =
+                    format!("user {user}: one-time-nonce {nonce} already used - sending new nonce");
+                request.notify(Notice::new("auth_digest", Level::Info, 1779, text));
+                Err(STALE)
+            }
         };
-        return Ok(make(next));
     }
     if said.checks_count {
-        use_count(request, said, common, proof, client)?;
-        return Ok(None);
+        return use_count(request, common, proof, client).map(|()| None);
     }
     let age_us = now_us(request).saturating_sub(issued);
     let is_old = said.lifetime_us > 0 && age_us > said.lifetime_us.saturating_sub(NEXT_NONCE_US);
     Ok(if is_old { make(now_us(request)) } else { None })
 }
 
-/// Uses up the nonce count (mod_auth_digest.c: check_nc).
+fn unknown(request: &mut Request, client: u64) -> Denial {
+    let text = format!("client {client} is no longer known - sending new nonce");
+    request.notify(Notice::new("auth_digest", Level::Info, 10618, text));
+    STALE
+}
+
+/// Uses up the nonce count.
 fn use_count(
     request: &mut Request,
-    said: &Said,
     common: &Common,
     proof: &Proof,
     client: u64,
 ) -> Result<(), Denial> {
-    let count = proof.sent.count.as_deref();
-    if said.has_no_qop() {
-        let Some(count) = count else { return Ok(()) };
-        let count = quoted(count);
-        let text = format!("invalid nc {count} received - no nonce count allowed when qop=none");
-        tell(request, 1772, text);
-        return Err(CHALLENGE);
-    }
-    let Some(count) = count.filter(|_| proof.sent.qop.is_some()) else {
-        let text = format!(
-            "user {}: no nonce count received, which AuthDigestNcCheck needs: {}",
-            quoted(&proof.user),
-            path(request)
-        );
-        request.notify(Notice::own("auth_digest", Level::Error, text));
-        return Err(CHALLENGE);
-    };
+    let count = proof.sent.count.as_deref().unwrap_or_default();
     let is_number = !count.is_empty() && count.iter().all(u8::is_ascii_hexdigit);
     let number = std::str::from_utf8(count).ok().filter(|_| is_number);
     let Some(number) = number.and_then(|it| u64::from_str_radix(it, 16).ok()) else {
@@ -378,11 +355,12 @@ fn use_count(
     };
     match common.clients.use_count(client, number) {
         Use::First(()) => Ok(()),
-        Use::Unknown => Err(CHALLENGE),
+        Use::Unknown => Err(unknown(request, client)),
         Use::Again(highest) => {
             let text = format!(
-                "Warning, possible replay attack: nonce-count check failed: {number} != {}",
-                highest + 1
+                "Warning, possible replay attack: nonce-count check failed: {number} is not above \
+                 {highest} for nonce {}",
+                quoted(&proof.nonce)
             );
             tell(request, 1774, text);
             Err(CHALLENGE)

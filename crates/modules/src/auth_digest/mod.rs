@@ -1,5 +1,5 @@
 //! mod_auth_digest: authentication with a hash of the user name, the realm, the password and a nonce
-//! of the server (RFC 7616 with MD5, and RFC 2069). This module reads no file: the pipeline checks
+//! of the server (RFC 7616 with MD5). This module reads no file: the pipeline checks
 //! the field with [`begin`], asks the providers for the user's hash, and ends with [`conclude`].
 
 mod answer;
@@ -20,7 +20,7 @@ use evenkeel_sys::random;
 use md5::{Digest as _, Md5};
 use nonce::Secret;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The provider if AuthDigestProvider is not set (AUTHN_DEFAULT_PROVIDER).
 pub const DEFAULT_PROVIDER: &str = "file";
@@ -34,15 +34,11 @@ const CLIENTS: usize = 4096;
 /// The most clients that the table holds: 256 MiB.
 const MOST_CLIENTS: usize = 1 << 24;
 
-/// The size of a client in Apache's memory, and the size of what is before the clients, in bytes
-/// (mod_auth_digest.c: client_entry, hash_table).
-const CLIENT_BYTES: usize = 80;
-const TABLE_BYTES: usize = 56;
+/// The smallest AuthDigestShmemSize in bytes: Apache's table with one client.
+const LEAST_SIZE: i64 = 88;
 
-/// The smallest AuthDigestShmemSize: one client.
-fn least_size() -> i64 {
-    i64::try_from(TABLE_BYTES + CLIENT_BYTES).unwrap_or(i64::MAX)
-}
+/// The size of a client in Apache's table, in bytes.
+const CLIENT_BYTES: usize = 32;
 
 /// The settings of one section. `said` is `None` if the section has no directive of this module;
 /// otherwise it replaces the settings of the outer sections as a whole, because Apache's module has
@@ -68,19 +64,13 @@ pub struct Global {
 /// The settings of a section that has a directive of this module.
 #[derive(Clone)]
 struct Said {
-    /// AuthName, which is compared as it is written.
-    realm: Option<Box<[u8]>>,
     /// AuthDigestProvider.
     providers: Vec<AuthnSource>,
-    /// AuthDigestQop; empty for the default.
-    qop: Vec<Box<str>>,
     /// AuthDigestNonceLifetime in microseconds. Negative: nonces do not expire. 0: a nonce is valid
     /// for one request.
     lifetime_us: i64,
     /// AuthDigestNcCheck.
     checks_count: bool,
-    /// AuthDigestAlgorithm.
-    algorithm: Box<str>,
     /// AuthDigestDomain.
     domains: Vec<Box<str>>,
 }
@@ -88,38 +78,29 @@ struct Said {
 impl Default for Said {
     fn default() -> Self {
         Self {
-            realm: None,
             providers: Vec::new(),
-            qop: Vec::new(),
             lifetime_us: LIFETIME_US,
             checks_count: false,
-            algorithm: "MD5".into(),
             domains: Vec::new(),
         }
     }
 }
 
 impl Said {
-    /// Whether clients may not use qop (AuthDigestQop none).
-    fn has_no_qop(&self) -> bool {
-        self.qop.first().is_some_and(|qop| qop.eq_ignore_ascii_case("none"))
-    }
-
-    fn allows_qop(&self, sent: &[u8]) -> bool {
-        let is_sent = |qop: &str| qop.as_bytes().eq_ignore_ascii_case(sent);
-        match self.qop.is_empty() {
-            true => is_sent("auth"),
-            false => self.qop.iter().any(|qop| is_sent(qop)),
-        }
-    }
-
     /// Whether the nonces of clients are counted or used once.
     fn needs_clients(&self) -> bool {
         self.checks_count || self.lifetime_us == 0
     }
 }
 
+/// The settings of a section without directives of this module.
+static UNSAID: LazyLock<Said> = LazyLock::new(Said::default);
+
 impl Directory {
+    fn said(&self) -> &Said {
+        self.said.as_deref().unwrap_or(&UNSAID)
+    }
+
     /// The providers of AuthDigestProvider, in order. Empty if AuthDigestProvider is not set.
     #[must_use]
     pub fn providers(&self) -> &[AuthnSource] {
@@ -143,7 +124,7 @@ static COMMON: OnceLock<Common> = OnceLock::new();
 /// getrandom(2) or mmap(2) fails.
 pub fn prepare(settings: &Global) -> io::Result<()> {
     if COMMON.get().is_none() {
-        let wanted = settings.size.unwrap_or_default().saturating_sub(TABLE_BYTES) / CLIENT_BYTES;
+        let wanted = settings.size.unwrap_or_default() / CLIENT_BYTES;
         let clients = Clients::new(wanted.clamp(CLIENTS, MOST_CLIENTS))?;
         let _ = COMMON.set(Common { secret: Secret(random::bytes()?), clients });
     }

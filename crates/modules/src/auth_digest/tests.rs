@@ -10,7 +10,7 @@ const HASH: &str = "a0e5c6e967cb96af96e17a87f6a6ca1c";
 
 fn section(change: impl FnOnce(&mut Said)) -> Directory {
     prepare(&Global::default()).unwrap();
-    let mut said = Said { realm: Some(REALM.as_bytes().into()), ..Said::default() };
+    let mut said = Said::default();
     change(&mut said);
     Directory { said: Some(Arc::new(said)) }
 }
@@ -79,7 +79,7 @@ fn log_in_at(
     section: &Directory,
     request: &mut Request,
 ) -> (Result<(), Denial>, Vec<Option<u16>>, String) {
-    let result = begin(request, section, core_settings())
+    let result = begin(request, REALM.as_bytes(), core_settings())
         .and_then(|proof| conclude(request, section, &proof, Found::Hash(HASH.as_bytes())));
     let info = request.resource.fields.joined("Authentication-Info").unwrap_or_default();
     (result, request.notices.iter().map(|notice| notice.number).collect(), text(info))
@@ -110,11 +110,11 @@ fn a_right_response_logs_in_and_a_changed_one_does_not() {
         ),
         ("nc=00000001", "nc=00000002", DENIED, Some(1794)),
         ("cnonce=\"c\"", "cnonce=\"d\"", DENIED, Some(1794)),
-        ("qop=auth,", "qop=auth-int,", DENIED, Some(1793)),
+        ("qop=auth,", "qop=auth-int,", DENIED, Some(10560)),
         ("qop=auth,", "algorithm=SHA-256, qop=auth,", DENIED, Some(1789)),
         ("qop=auth,", "opaque=\"x\", qop=auth,", DENIED, Some(1787)),
         ("qop=auth,", "opaque=\"5\", qop=auth,", STALE, Some(1776)),
-        ("qop=auth, nc=00000001, cnonce=\"c\"", "x=y", DENIED, Some(1792)),
+        ("qop=auth, nc=00000001, cnonce=\"c\"", "x=y", DENIED, Some(10560)),
         ("cnonce=", "other=", DENIED, Some(1782)),
         ("username=", "other=", DENIED, Some(1782)),
         ("uri=", "other=", DENIED, Some(1782)),
@@ -188,33 +188,9 @@ fn a_count_is_accepted_once_under_nc_check() {
     assert_eq!(used("00000004").0, DENIED);
     // A nonce of a section that does not count has no client.
     let uncounted = Client::of(&self::section(|_| {}));
-    assert_eq!(log_in(&section, &uncounted.field("00000001")).0, DENIED);
+    assert_eq!(log_in(&section, &uncounted.field("00000001")), (STALE, vec![Some(10618)]));
     let once = Client::of(&self::section(|said| said.lifetime_us = 0));
     assert_ne!(log_in(&section, &once.field("00000001")).0, Ok(()));
-}
-
-#[test]
-fn a_count_is_needed_under_nc_check_unless_there_is_no_qop() {
-    let old_field = |client: &Client| {
-        let joined = format!("{HASH}:{}:{}", client.nonce, text(md5(&[b"GET:/x"])));
-        let response = text(md5(&[joined.as_bytes()]));
-        let opaque = client.opaque.as_deref().unwrap_or_default();
-        format!(
-            "Digest username=\"{USER}\", realm=\"{REALM}\", nonce=\"{}\", uri=\"/x\", \
-             response=\"{response}\", opaque=\"{opaque}\"",
-            client.nonce
-        )
-    };
-    let counting = section(|said| said.checks_count = true);
-    assert_eq!(log_in(&counting, &old_field(&Client::of(&counting))), (DENIED, vec![None]));
-    let without = section(|said| {
-        said.checks_count = true;
-        said.qop = vec!["none".into()];
-    });
-    let client = Client::of(&without);
-    assert_eq!(log_in(&without, &old_field(&client)), (Ok(()), vec![]));
-    let with_count = format!("{}, nc=1", old_field(&client));
-    assert_eq!(log_in(&without, &with_count), (DENIED, vec![Some(1772)]));
 }
 
 #[test]
@@ -233,7 +209,7 @@ fn a_nonce_is_accepted_once_where_it_has_no_lifetime() {
     asked.resource.fields = Default::default();
     assert_eq!(log_in_at(&section, &mut asked).2, first);
     let timed = Client::of(&self::section(|_| {}));
-    assert_eq!(log_in(&section, &timed.field("00000001")), (STALE, vec![Some(1779)]));
+    assert_eq!(log_in(&section, &timed.field("00000001")), (STALE, vec![Some(10618)]));
 }
 
 #[test]
@@ -245,19 +221,15 @@ fn a_challenge_is_apaches() {
     assert_eq!(text, want);
     let rich = section(|said| {
         said.checks_count = true;
-        said.algorithm = "md5".into();
         said.domains = vec!["/a".into(), "/b".into()];
-        said.qop = vec!["auth".into(), "AUTH".into()];
     });
     let (client, text) = challenged(&rich, &request("/", None), true);
     let (nonce, opaque) = (&client.nonce, client.opaque.unwrap());
     let want = format!(
-        "Digest realm=\"here\", nonce=\"{nonce}\", algorithm=md5, opaque=\"{opaque}\", \
-         domain=\"/a /b\", stale=true, qop=\"auth,AUTH\""
+        "Digest realm=\"here\", nonce=\"{nonce}\", algorithm=MD5, opaque=\"{opaque}\", \
+         domain=\"/a /b\", stale=true, qop=\"auth\""
     );
     assert_eq!(text, want);
-    let none = section(|said| said.qop = vec!["none".into()]);
-    assert!(challenged(&none, &request("/", None), false).1.ends_with(", algorithm=MD5"));
     // A client that the table has forgotten starts anew.
     let known = Client { nonce: String::new(), opaque: Some(opaque.clone()) };
     let text = challenged(&plain, &request("/", Some(&known.field("1"))), false).1;
@@ -265,12 +237,4 @@ fn a_challenge_is_apaches() {
     let forgotten = Client { nonce: String::new(), opaque: Some("ffffffffff".into()) };
     let text = challenged(&plain, &request("/", Some(&forgotten.field("1"))), false).1;
     assert!(text.contains("opaque=") && text.contains("stale=true"), "{text}");
-}
-
-#[test]
-fn a_section_without_a_realm_lets_nobody_in() {
-    let field = Client::of(&section(|_| {})).field("1");
-    let unnamed = section(|said| said.realm = None);
-    assert_eq!(log_in(&unnamed, &field), (DENIED, vec![Some(2533)]));
-    assert_eq!(log_in(&Directory::default(), &field), (DENIED, vec![Some(2533)]));
 }
