@@ -118,3 +118,24 @@ impl Login<'_> {
         md5(&format!("{}:{nonce}:{count}:cn:auth:{uri_hash}", self.hash()))
     }
 }
+
+/// A text with its nonces and opaque values replaced.
+pub fn without_nonces(text: &str) -> String {
+    let mut clean = text.to_owned();
+    for name in [" nonce", "nextnonce", " opaque"] {
+        if let Some(value) = quoted(text, name) {
+            clean = clean.replace(&format!("{name}=\"{value}\""), &format!("{name}=\"*\""));
+        }
+    }
+    let words = clean.split(' ').map(|word| {
+        let (word, end) = word.split_at(word.find(';').unwrap_or(word.len()));
+        let is_nonce = word.len() == 52 && word.as_bytes().get(11) == Some(&b'=');
+        if is_nonce { format!("*{end}") } else { format!("{word}{end}") }
+    });
+    let clean = words.collect::<Vec<_>>().join(" ");
+    // Apache's message ends with the hash that would be valid.
+    match clean.split_once(" hash is not ") {
+        Some((start, _)) => format!("{start} hash is not *"),
+        None => clean,
+    }
+}
