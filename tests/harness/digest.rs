@@ -61,12 +61,14 @@ Alias /hack \"@ROOT@/htdocs/files\"
 Alias /quotes \"@ROOT@/htdocs/files\"
 Alias /expression \"@ROOT@/htdocs/files\"
 Alias /basic \"@ROOT@/htdocs/files\"
-<LocationMatch \"^/(plain|nc|once|short|eternal|rich|two|bob|staff|any|document|looped|absent|hack)\">
+<LocationMatch \"^/(plain|nc|once|short|eternal|rich|\
+  two|bob|staff|any|document|looped|absent|hack)\">
 AuthType Digest
 AuthName here
 AuthUserFile \"@ROOT@/digests\"
 </LocationMatch>
-<LocationMatch \"^/(plain|once|short|eternal|rich|two|any|document|looped|noname|nofile|absent|hack|quotes|expression|nc|basic)\">
+<LocationMatch \"^/(plain|once|short|eternal|rich|two|any|document|\
+  looped|noname|nofile|absent|hack|quotes|expression|nc|basic)\">
 Require valid-user
 </LocationMatch>
 <Location /nc>
@@ -555,7 +557,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).env("HOME", home.path()).stdin(Stdio::null());
     let output = command.output();
-    let output = output.unwrap_or_else(|error| panic!("{program} is not installed: {error}"));
+    let output = output.map_err(|error| format!("{program} is not installed: {error}")).unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

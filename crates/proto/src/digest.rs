@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_field_of_a_browser_is_parsed() {
-        let field = "Digest username=\"ann\", realm=\"a \\\"b\\\"\", nonce=\"n=\", uri=\"/x?a=1,2\", \
-                     algorithm=MD5, response=\"0f\", opaque=\"1\", qop=auth, nc=00000001, \
+        let field = "Digest username=\"ann\", realm=\"a \\\"b\\\"\", nonce=\"n=\", \
+                     uri=\"/x?a=1,2\", algorithm=MD5, response=\"0f\", opaque=\"1\", qop=auth, nc=00000001, \
                      cnonce=\"c\"";
         let want = DigestParameters {
             username: text("ann"),
@@ -234,7 +234,7 @@ mod tests {
         #[test]
         fn no_value_is_longer_than_the_field(
             rest in proptest::collection::vec(
-                prop_oneof![Just(b'"'), Just(b'\\'), Just(b','), Just(b'='), Just(b' '), any::<u8>()],
+                prop_oneof![Just(b'"'), Just(b'\\'), Just(b','), Just(b'='), any::<u8>()],
                 0..200,
             ),
         ) {

@@ -1,5 +1,5 @@
-//! The fields of responses: the challenge of a 401 response, and Authentication-Info of the response
-//! to a login.
+//! The fields of responses: the challenge of a 401 response, and Authentication-Info of the
+//! response to a login.
 
 use super::login::{Proof, client_of, now_us};
 use super::{COMMON, Directory, md5};

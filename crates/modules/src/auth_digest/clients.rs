@@ -102,8 +102,8 @@ impl Clients {
         self.change(client, |state| marked(state, count).map(|new| (new, ())))
     }
 
-    /// Uses the nonce of a client that is valid for one request, and replaces it. Returns the number
-    /// of the next nonce.
+    /// Uses the nonce of a client that is valid for one request, and replaces it. Returns the
+    /// number of the next nonce.
     pub(super) fn use_nonce(&self, client: u64, nonce: i64) -> Use<i64> {
         self.change(client, |state| match state == ONE_TIME | nonce.cast_unsigned() {
             false => None,

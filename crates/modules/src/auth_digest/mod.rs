@@ -1,6 +1,6 @@
-//! mod_auth_digest: authentication with a hash of the user name, the realm, the password and a nonce
-//! of the server (RFC 7616 with MD5). This module reads no file: the pipeline checks
-//! the field with [`begin`], asks the providers for the user's hash, and ends with [`conclude`].
+//! mod_auth_digest: authentication with a hash of the user name, the realm, the password and a
+//! nonce of the server (RFC 7616 with MD5). This module reads no file: the pipeline checks the
+//! field with [`begin`], asks the providers for the user's hash, and ends with [`conclude`].
 
 mod answer;
 mod clients;

@@ -17,8 +17,8 @@ const LENGTH: usize = TIME + 40;
 pub(super) struct Secret(pub(super) [u8; 32]);
 
 impl Secret {
-    /// Makes a nonce. `number` is the time in microseconds since 1970, or the number of a nonce that
-    /// is valid for one request.
+    /// Makes a nonce. `number` is the time in microseconds since 1970, or the number of a nonce
+    /// that is valid for one request.
     pub(super) fn nonce(&self, number: i64, realm: &[u8], opaque: &[u8]) -> Vec<u8> {
         let time = STANDARD.encode(number.to_ne_bytes());
         let hash = self.hash(time.as_bytes(), realm, opaque);

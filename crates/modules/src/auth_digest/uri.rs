@@ -119,8 +119,8 @@ fn split_authority(uri: &[u8]) -> (Option<&[u8]>, &[u8]) {
     (Some(authority), rest)
 }
 
-/// Decodes the escapes of a part. Returns `None` if an escape is malformed, or stands for a slash or
-/// a NUL, which would make another path of it.
+/// Decodes the escapes of a part. Returns `None` if an escape is malformed, or stands for a slash
+/// or a NUL, which would make another path of it.
 fn decode(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !text.contains(&b'%') {
         return Some(Cow::Borrowed(text));

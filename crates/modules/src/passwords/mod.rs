@@ -126,8 +126,8 @@ pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(differing) == 0
 }
 
-/// The hash that htdigest writes for a user in a realm: MD5 of `user:realm:password`, in hexadecimal
-/// digits.
+/// The hash that htdigest writes for a user in a realm: MD5 of `user:realm:password`, in
+/// hexadecimal digits.
 #[must_use]
 pub fn htdigest_hash(user: &[u8], realm: &[u8], password: &[u8]) -> Vec<u8> {
     let text = [user, realm, password].join(&b':');
