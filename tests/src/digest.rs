@@ -4,6 +4,7 @@
 use crate::answer::{Parsed, Response, parse};
 use crate::load::connect;
 use md5::{Digest as _, Md5};
+use std::borrow::Cow;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 
@@ -119,6 +120,23 @@ impl Login<'_> {
     }
 }
 
+/// The bytes of a request in which `@DIGEST USER PASSWORD@`, a whole Authorization field, is replaced
+/// by the login to the realm `here`.
+pub fn with_login<'a>(request: &'a [u8], challenge: &Challenge, count: u32) -> Cow<'a, [u8]> {
+    let login = || {
+        let text = std::str::from_utf8(request).ok()?;
+        let (before, rest) = text.split_once("Authorization: @DIGEST ")?;
+        let (words, after) = rest.split_once('@')?;
+        let (user, password) = words.split_once(' ')?;
+        let mut line = text.split(' ');
+        let (method, uri) = (line.next()?, line.next()?);
+        let count = format!("{count:08x}");
+        let login = Login { method, uri, user, password, realm: "here", count: Some(&count) };
+        Some([before, &login.line(challenge), after].concat().into_bytes())
+    };
+    login().map_or(Cow::Borrowed(request), Cow::Owned)
+}
+
 /// A text with its nonces and opaque values replaced.
 pub fn without_nonces(text: &str) -> String {
     let mut clean = text.to_owned();
@@ -137,5 +155,33 @@ pub fn without_nonces(text: &str) -> String {
     match clean.split_once(" hash is not ") {
         Some((start, _)) => format!("{start} hash is not *"),
         None => clean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_filled_in() {
+        let challenge = Challenge { nonce: "n".to_owned(), opaque: None };
+        let request = b"GET /x HTTP/1.1\r\nAuthorization: @DIGEST ann secret@\r\n\r\n";
+        let filled = with_login(request, &challenge, 1);
+        let text = String::from_utf8_lossy(&filled);
+        let response = "a0e5c6e967cb96af96e17a87f6a6ca1c:n:00000001:cn:auth:";
+        let response = md5(&format!("{response}{}", md5("GET:/x")));
+        assert!(text.contains(&format!("uri=\"/x\", response=\"{response}\"")), "{text}");
+        assert!(text.ends_with("cnonce=\"cn\"\r\n\r\n"), "{text}");
+        assert_eq!(&*with_login(b"GET / HTTP/1.1\r\n\r\n", &challenge, 1).len().to_string(), "18");
+    }
+
+    #[test]
+    fn nonces_are_not_compared() {
+        let nonce = format!("AAAAAAAAAAA={}", "0".repeat(40));
+        let text = format!("Digest realm=\"x\", nonce=\"{nonce}\", opaque=\"1\", qop=\"auth\"");
+        let want = "Digest realm=\"x\", nonce=\"*\", opaque=\"*\", qop=\"auth\"";
+        assert_eq!(without_nonces(&text), want);
+        assert_eq!(without_nonces(&format!("nonce {nonce} received")), "nonce * received");
+        assert_eq!(without_nonces("Basic realm=\"a nonce\""), "Basic realm=\"a nonce\"");
     }
 }

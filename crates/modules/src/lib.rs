@@ -52,6 +52,8 @@ modules! {
     mod authn_core;
     mod authn_file;
     mod authn_anon;
+    mod authn_socache;
+    use authn_socache::SHMCB;
     mod auth_basic;
     mod auth_digest;
     mod authz_core;

@@ -6,7 +6,7 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
 use evenkeel_modules::passwords::{
-    Entry, PasswordFile, Scheme, Store, is_digest, is_equal, verify,
+    Entry, PasswordFile, REMEMBERED, Scheme, Store, is_digest, is_equal, verify,
 };
 use evenkeel_modules::{
     Asked, AuthnSource, CheckLogin, Credential, Credentials, Merge as _, RequestContext, Sections,
@@ -443,7 +443,8 @@ async fn hash(
     }
     let provider = file.as_os_str().as_bytes();
     let key = store.key(provider, &login.user, &login.password, stored);
-    if let Some(was_right) = store.recall(&key) {
+    let lifetime = plan.authn_socache.lifetime("file").unwrap_or(REMEMBERED);
+    if let Some(was_right) = store.recall(&key, lifetime) {
         return Ok(was_right);
     }
     let may_wait = pipeline.before_wait(request, plan).await;
@@ -474,7 +475,7 @@ async fn hash(
         return Err(Status::SERVICE_UNAVAILABLE.into());
     };
     // For an unknown user, a match with the hash of another user does not count.
-    store.remember(key, is_right && is_known);
+    store.remember(key, is_right && is_known, lifetime);
     Ok(is_right && is_known)
 }
 

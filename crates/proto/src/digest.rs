@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn a_field_of_a_browser_is_parsed() {
         let field = "Digest username=\"ann\", realm=\"a \\\"b\\\"\", nonce=\"n=\", \
-                     uri=\"/x?a=1,2\", algorithm=MD5, response=\"0f\", opaque=\"1\", qop=auth, nc=00000001, \
-                     cnonce=\"c\"";
+                     uri=\"/x?a=1,2\", algorithm=MD5, response=\"0f\", opaque=\"1\", \
+                     qop=auth, nc=00000001, cnonce=\"c\"";
         let want = DigestParameters {
             username: text("ann"),
             realm: text("a \"b\""),

@@ -28,7 +28,7 @@ pub const MODULE: Module = Module {
         "Except for `{SHA}`, a process hashes one password at a time, outside of its serving \
          threads. At most 256 requests of a process wait for it; further requests get a 503 \
          response.",
-        "A right password is cached for five minutes and a wrong one for ten seconds, under a hash \
+        "A right password is cached for five minutes (AuthnCacheTimeout) and a wrong one for ten seconds, under a hash \
          with a random key. A change of the user's entry takes effect at once.",
         "A user cannot log in if the stored hash has an unknown scheme, a bcrypt cost above 17 or \
          more than 20,000,000 rounds of SHA-2. Each time the file has changed, the error log names \
