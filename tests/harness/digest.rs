@@ -8,6 +8,7 @@ use evenkeel_tests::digest::{Challenge, Login, line, quoted, send, without_nonce
 use evenkeel_tests::house::{House, wait_for};
 use evenkeel_tests::server::{Kind, Server};
 use rustix::process::Signal;
+use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -290,8 +291,8 @@ const TRIES: &[Try] = &[
     Try { title: "Basic", edits: &[("Authorization: Digest ", "Authorization: Basic YW5uOnNlY3JldA== ")], ..RIGHT },
     Try { title: "only the scheme", edits: &[("Digest username", "Digest\r\nX-Rest: ")], ..RIGHT },
     Try { title: "two fields", edits: &[("Authorization: ", "Authorization: Basic x\r\nAuthorization: ")], ..RIGHT },
-    Try { title: "a password in plain text in the file", user: "bad", ours: Some("401 \"please log in\" user=bad Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, qop=\"auth\" info=- [01791: user `bad' in realm `here' denied by provider: /plain/x.txt]"), ..RIGHT },
-    Try { title: "an empty hash in the file", user: "empty", ours: Some("401 \"please log in\" user=empty Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, qop=\"auth\" info=- [01790: user `empty' in realm `here' not found: /plain/x.txt]"), ..RIGHT },
+    Try { title: "a password in plain text in the file", user: "bad", ours: Some("401 \"please log in\" user=bad Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, qop=\"auth\" info=- [auth_digest:error 01791: user `bad' in realm `here' denied by provider: /plain/x.txt]"), ..RIGHT },
+    Try { title: "an empty hash in the file", user: "empty", ours: Some("401 \"please log in\" user=empty Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, qop=\"auth\" info=- [auth_digest:error 01790: user `empty' in realm `here' not found: /plain/x.txt]"), ..RIGHT },
     Try { title: "the word none for qop", edits: &[("qop=auth", "qop=none")], ..RIGHT },
     Try { title: "an upper-case qop", edits: &[("qop=auth", "qop=AUTH")], ..RIGHT },
     Try { title: "a provider that an inner section loses", target: "/two/inner", user: "eve", password: "more", ..RIGHT },
@@ -328,7 +329,7 @@ const TRIES: &[Try] = &[
     Try { title: "the nonce of a section that counts", nonce_of: Some("/nc/x.txt"), ..RIGHT },
     Try { title: "the nonce of a section that does not count", target: "/nc/x.txt", nonce_of: Some("/plain/x.txt"), ..RIGHT },
     Try { title: "the first count", target: "/nc/x.txt", ..RIGHT },
-    Try { title: "the count 0", target: "/nc/x.txt", count: Some("00000000"), ours: Some("401 \"please log in\" user=ann Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, opaque=\"*\", qop=\"auth\" info=- [01774: Warning, possible replay attack: nonce-count check failed: 0 is not above 0 for nonce *]"), ..RIGHT },
+    Try { title: "the count 0", target: "/nc/x.txt", count: Some("00000000"), ours: Some("401 \"please log in\" user=ann Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, opaque=\"*\", qop=\"auth\" info=- [auth_digest:error 01774: Warning, possible replay attack: nonce-count check failed: 0 is not above 0 for nonce *]"), ..RIGHT },
     Try { title: "a count that is no number", target: "/nc/x.txt", count: Some("x"), ..RIGHT },
     Try { title: "a nonce for one request", target: "/once/x.txt", ..RIGHT },
     Try { title: "a nonce that never expires", target: "/eternal/x.txt", ..RIGHT },
@@ -353,10 +354,11 @@ impl Talk<'_> {
         self.read = log.len();
         let number = |line: &str| {
             let (_, text) = line.split_once(": AH").or_else(|| line.split_once("] AH"))?;
+            let level = line.split("] [").nth(1)?;
             let root = self.house.path("");
             let text = text.replace(root.to_str().unwrap(), "@ROOT@/");
             let text = text.replace(&self.house.address.port().to_string(), "PORT");
-            Some(without_nonces(&text))
+            Some(format!("{level} {}", without_nonces(&text)))
         };
         let clients = new.lines().filter(|line| line.contains("[client "));
         clients.filter_map(number).collect::<Vec<_>>().join("; ")
@@ -549,6 +551,44 @@ fn every_exchange_ends_as_with_apache() {
         }
     }
     assert!(TRIES.len() > 80 && faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_count_is_used_once_in_all_children_and_generations() {
+    let model = "\
+LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so
+StartServers 4
+MinSpareServers 4
+LogFormat \"%P %>s\" processes
+CustomLog \"@ROOT@/logs/processes.log\" processes
+";
+    let mut house = lay_out(model);
+    house.start(&[]).unwrap();
+    let talk = Talk { house: &house, read: 0 };
+    let challenge = talk.challenge("/nc/x.txt");
+    let once = talk.challenge("/once/x.txt");
+    let tries = |path: &'static str, count: &'static str, challenge: &Challenge| {
+        let field = ann(path, count).line(challenge);
+        let ask = || {
+            let response = send(house.address, "GET", path, std::slice::from_ref(&field), "");
+            response.unwrap().status()
+        };
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| [ask(), ask(), ask()])).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(statuses.iter().all(|status| matches!(status, 200 | 401)), "{statuses:?}");
+        statuses.iter().filter(|status| **status == 200).count()
+    };
+    assert_eq!(tries("/nc/x.txt", "00000001", &challenge), 1);
+    assert_eq!(tries("/once/x.txt", "00000001", &once), 1);
+    house.reload().unwrap();
+    assert_eq!(tries("/nc/x.txt", "00000001", &challenge), 0);
+    assert_eq!(tries("/once/x.txt", "00000001", &once), 0);
+    assert_eq!(tries("/nc/x.txt", "00000002", &challenge), 1);
+    let log = fs::read_to_string(house.path("logs/processes.log")).unwrap();
+    let processes: HashSet<&str> = log.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(processes.len() > 1, "one process has served everything: {log}");
 }
 
 /// Runs a program that fetches a page. Returns its standard output.

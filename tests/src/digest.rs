@@ -120,8 +120,8 @@ impl Login<'_> {
     }
 }
 
-/// The bytes of a request in which `@DIGEST USER PASSWORD@`, a whole Authorization field, is replaced
-/// by the login to the realm `here`.
+/// The bytes of a request in which `@DIGEST USER PASSWORD@`, the value of an Authorization field,
+/// is replaced by a login to the realm `here`.
 pub fn with_login<'a>(request: &'a [u8], challenge: &Challenge, count: u32) -> Cow<'a, [u8]> {
     let login = || {
         let text = std::str::from_utf8(request).ok()?;

@@ -2,11 +2,12 @@
 //! sections, in order. Jobs of the blocking pool read the files of users and hash the passwords. A
 //! cached file and a cached verification need no job.
 
+use crate::digest_login;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
 use evenkeel_modules::passwords::{
-    Entry, PasswordFile, REMEMBERED, Scheme, Store, is_digest, is_equal, verify,
+    Entry, PasswordFile, REMEMBERED, Scheme, Store, is_equal, verify,
 };
 use evenkeel_modules::{
     Asked, AuthnSource, CheckLogin, Credential, Credentials, Merge as _, RequestContext, Sections,
@@ -47,7 +48,11 @@ pub(crate) fn auth_type(
 }
 
 /// The AuthName of a request ([`authn_core::auth_name`]).
-fn auth_name(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Option<Vec<u8>> {
+pub(crate) fn auth_name(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+) -> Option<Vec<u8>> {
     let core = pipeline.site.server(request.server).core(plan);
     let mut notices = Vec::new();
     let context = RequestContext::new(request, core);
@@ -124,7 +129,7 @@ pub(crate) async fn log_in(
     let has_logged_in = match way(pipeline, auth_type) {
         Way::Basic => basic(pipeline, request, plan, auth_type).await?,
         Way::Digest => {
-            digest(pipeline, request, plan).await?;
+            digest_login::log_in(pipeline, request, plan).await?;
             true
         }
         Way::Unknown => false,
@@ -211,96 +216,6 @@ enum Proof<'a> {
     Digest { realm: &'a [u8], digest: &'a [u8] },
 }
 
-/// Authenticates with a hash of the password (mod_auth_digest.c: authenticate_digest_user).
-async fn digest(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Result<(), Answer> {
-    let Some(realm) = auth_name(pipeline, request, plan) else {
-        let text = format!("need AuthName: {}", quoted(&request.resource.path));
-        request.notify(Notice::new("auth_digest", Level::Error, 1780, text));
-        return Err(Status::INTERNAL_SERVER_ERROR.into());
-    };
-    let settings = &plan.auth_digest;
-    let core = pipeline.site.server(request.server).core(plan);
-    let proof = match auth_digest::begin(request, &realm, core) {
-        Ok(proof) => proof,
-        Err(denial) => return Err(denied(request, plan, &realm, denial)),
-    };
-    let stored = stored_digest(pipeline, request, plan, &proof).await?;
-    let found = match &stored {
-        StoredDigest::Hash(hash) => auth_digest::Found::Hash(hash),
-        StoredDigest::Nobody => auth_digest::Found::Nobody,
-        StoredDigest::Denied => auth_digest::Found::Denied,
-    };
-    let concluded = auth_digest::conclude(request, settings, &proof, found);
-    concluded.map_err(|denial| denied(request, plan, &realm, denial))
-}
-
-fn denied(request: &Request, plan: &Plan, realm: &[u8], denial: auth_digest::Denial) -> Answer {
-    match denial {
-        auth_digest::Denial::Status(status) => status.into(),
-        auth_digest::Denial::Challenge { is_stale } => {
-            let fields = auth_digest::challenge(request, &plan.auth_digest, realm, is_stale);
-            Answer::with_fields(Status::UNAUTHORIZED, fields)
-        }
-    }
-}
-
-/// The hash of a user that the providers have for Digest authentication.
-enum StoredDigest {
-    Hash(Box<[u8]>),
-    Nobody,
-    Denied,
-}
-
-/// Asks the providers for the hash of a user, in order (mod_auth_digest.c: get_hash).
-///
-/// # Errors
-/// 500 if a provider fails.
-async fn stored_digest(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    proof: &auth_digest::Proof,
-) -> Result<StoredDigest, Answer> {
-    let mut sources = plan.auth_digest.providers();
-    let default;
-    if sources.is_empty() {
-        default = pipeline.site.global.active.authn_source(auth_digest::DEFAULT_PROVIDER);
-        sources = default.as_slice();
-    }
-    if sources.is_empty() {
-        let text = "No Authn provider configured";
-        request.notify(Notice::new("auth_digest", Level::Error, 1770, text));
-        return Err(Status::INTERNAL_SERVER_ERROR.into());
-    }
-    let failed = || Err(Status::INTERNAL_SERVER_ERROR.into());
-    for source in sources {
-        let Some(check) = source.provider.check_realm else { return failed() };
-        let credentials = Credentials { user: proof.user(), password: b"" };
-        let file = match consult(pipeline, request, plan, source, check, credentials) {
-            Credential::InFile(file) => file,
-            Credential::Decided(Verdict::NotFound) => continue,
-            Credential::Decided(Verdict::Denied) => return Ok(StoredDigest::Denied),
-            // The provider has seen no password, so it cannot have checked one.
-            Credential::Decided(Verdict::Granted | Verdict::Failed) => return failed(),
-        };
-        let Some(users) = load_users(pipeline, request, plan, &file, 1622).await? else {
-            return failed();
-        };
-        let Some(entry) = users.user_of_realm(proof.user(), proof.realm()) else { continue };
-        if is_digest(&entry.hash) {
-            return Ok(StoredDigest::Hash(entry.hash.clone()));
-        }
-        let text = format!(
-            "{}: line {}: the password is not hashed as htdigest does it: nobody can log in with it",
-            quoted_path(&file),
-            entry.line
-        );
-        request.notify(Notice::own("authn_file", Level::Error, text));
-        return Ok(StoredDigest::Denied);
-    }
-    Ok(StoredDigest::Nobody)
-}
-
 /// Checks a login with one provider.
 async fn ask(
     pipeline: &Pipeline,
@@ -334,7 +249,7 @@ async fn ask(
 
 /// Calls a provider with the request's settings, which the settings of an AuthnProviderAlias
 /// override.
-fn consult(
+pub(crate) fn consult(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
@@ -357,7 +272,7 @@ fn consult(
 ///
 /// # Errors
 /// 503 if the blocking pool returns no result.
-async fn load_users(
+pub(crate) async fn load_users(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,

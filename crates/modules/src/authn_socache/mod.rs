@@ -1,6 +1,6 @@
 //! mod_authn_socache and mod_socache_shmcb: how long the result of a password's verification is
-//! cached (AuthnCacheTimeout). The cache is that of `passwords`; the provider `socache` leaves every
-//! login to the providers after it.
+//! cached (AuthnCacheTimeout). The cache is that of `passwords`; the provider `socache` leaves
+//! every login to the providers after it.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
@@ -39,12 +39,12 @@ pub const MODULE: Module = Module {
         "Each child process has a cache of its own, with at most 4096 right passwords. A cache that \
          all children share would save one hash in each of them, and would let one child process \
          decide about the logins of the others.",
-        "A changed or deleted entry of a user takes effect at once. With Apache, the old password is \
-         valid, and the new one is not, until the timeout.",
+        "A changed or deleted entry of a user takes effect at once. With Apache, the old password \
+         is valid, and the new one is not, until the timeout.",
         "A result is valid for the file that it was found with, so AuthnCacheContext has no effect: \
          no context lets a user of one file into a place with another file.",
         "The provider `socache` knows no user: the next provider of AuthBasicProvider or \
-         AuthDigestProvider decides. AuthnCacheSOCache accepts `shmcb` and ignores its path and its \
+         AuthDigestProvider decides. AuthnCacheSOCache accepts `shmcb` and ignores its path and \
          size.",
     ],
     directives: &[DIRECTIVES],

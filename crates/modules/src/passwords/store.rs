@@ -90,8 +90,8 @@ struct Moment {
 }
 
 impl Moment {
-    /// Whether the result is still valid and not older than `most`. If the clock was set back, it is
-    /// not valid.
+    /// Whether the result is still valid and not older than `most`. If the clock was set back, it
+    /// is not valid.
     fn is_within(&self, most: Duration, now: SystemTime) -> bool {
         now.duration_since(self.at).is_ok_and(|age| age < self.lifetime.min(most))
     }
