@@ -6,6 +6,7 @@ pub mod answer;
 pub mod attack;
 pub mod broken;
 pub mod compare;
+pub mod digest;
 pub mod house;
 pub mod load;
 pub mod odd_log;

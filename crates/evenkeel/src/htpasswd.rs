@@ -281,7 +281,7 @@ fn act(asked: &Asked) -> Result<String, Fault> {
         };
     }
     let line = if asked.deletes { None } else { Some(asked.line()?) };
-    let (text, was_there) = replaced(&old, user.as_bytes(), line.as_deref());
+    let (text, was_there) = replaced(&old, format!("{user}:").as_bytes(), line.as_deref());
     if asked.deletes && !was_there {
         return Ok(format!("User {user} not found"));
     }
@@ -294,14 +294,14 @@ fn act(asked: &Asked) -> Result<String, Fault> {
     Ok(format!("{verb} password for user {user}"))
 }
 
-/// Replaces the first line of a user with `line` and removes the user's other lines. Appends `line`
-/// if the user has none. If `line` is `None`, all lines of the user are removed. Returns the new
-/// text, and whether the user had a line.
-fn replaced(old: &[u8], user: &[u8], line: Option<&[u8]>) -> (Vec<u8>, bool) {
+/// Replaces the first line of a user with `line` and removes the user's other lines. `start` is the
+/// start of these lines: the user name and a colon, and in a file of htdigest the realm and another
+/// colon. Appends `line` if the user has none. If `line` is `None`, all lines of the user are
+/// removed. Returns the new text, and whether the user had a line.
+pub fn replaced(old: &[u8], start: &[u8], line: Option<&[u8]>) -> (Vec<u8>, bool) {
     let (mut text, mut was_there) = (Vec::with_capacity(old.len() + 128), false);
     for kept in old.split_inclusive(|byte| *byte == b'\n') {
-        let is_users =
-            kept.trim_ascii_start().strip_prefix(user).is_some_and(|it| it.starts_with(b":"));
+        let is_users = kept.trim_ascii_start().starts_with(start);
         let is_comment = kept.trim_ascii_start().starts_with(b"#");
         match is_users && !is_comment {
             false => text.extend_from_slice(kept),
@@ -323,7 +323,7 @@ fn replaced(old: &[u8], user: &[u8], line: Option<&[u8]>) -> (Vec<u8>, bool) {
 
 /// Writes a new file in the same folder, with the mode and the owner of the old file, and renames
 /// it to `path`.
-fn write_anew(path: &Path, text: &[u8]) -> io::Result<()> {
+pub fn write_anew(path: &Path, text: &[u8]) -> io::Result<()> {
     // A symbolic link is kept, and its target is replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = fs::metadata(path).ok();
@@ -389,10 +389,10 @@ mod tests {
     #[test]
     fn other_lines_stay_as_they_are() {
         let old = b"# ann:x\nann:1\nb:2\nann:3\nlast:4";
-        let (text, was_there) = replaced(old, b"ann", Some(b"ann:5"));
+        let (text, was_there) = replaced(old, b"ann:", Some(b"ann:5"));
         assert_eq!((&text[..], was_there), (&b"# ann:x\nann:5\nb:2\nlast:4"[..], true));
-        let (text, was_there) = replaced(old, b"new", Some(b"new:5"));
+        let (text, was_there) = replaced(old, b"new:", Some(b"new:5"));
         assert!(!was_there && text.ends_with(b"last:4\nnew:5\n"));
-        assert_eq!(replaced(old, b"last", None).0, b"# ann:x\nann:1\nb:2\nann:3\n");
+        assert_eq!(replaced(old, b"last:", None).0, b"# ann:x\nann:1\nb:2\nann:3\n");
     }
 }

@@ -9,6 +9,7 @@ mod command_line;
 mod configuration;
 mod dump;
 mod explain;
+mod htdigest;
 mod htpasswd;
 mod httpd;
 mod lab;
@@ -36,6 +37,8 @@ fn main() {
     let status = match (&*program, words.first().map(String::as_str)) {
         ("httpd" | "apache2", _) => httpd::run(&program, &words),
         ("htpasswd", _) => htpasswd::run(&words),
+        ("htdigest", _) => htdigest::run(&words),
+        (_, Some("htdigest")) => htdigest::run(words.get(1..).unwrap_or_default()),
         (_, Some("htpasswd")) => htpasswd::run(words.get(1..).unwrap_or_default()),
         (_, Some("serve" | "explain" | "limits" | "completions")) => own(&words),
         (_, Some(word)) if LAB.iter().any(|(name, _)| *name == word) => lab::run(&given),

@@ -40,7 +40,9 @@ pub use output_filter::{FilterPosition, OutputFilter};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::{Answering, OpenQuestion, Probe, Questions};
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
-pub use request::{Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, Version};
+pub use request::{
+    Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, UsedNonce, Version,
+};
 pub use resource::{
     Content, Login, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };

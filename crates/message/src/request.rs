@@ -202,10 +202,25 @@ pub struct Request {
     /// The server name of the response (UseCanonicalName). None if no section has decided it, so
     /// that the virtual host does.
     pub used_name: Option<Box<[u8]>>,
+    /// The nonce that the client has used up with this request (Digest authentication). The
+    /// request shares it with its questions.
+    pub used_nonce: Rc<RefCell<Option<UsedNonce>>>,
     /// What becomes known only once the body has been sent; none if nothing will.
     pub late: Option<Rc<RefCell<Late>>>,
     /// Tells a handler that waits or has much work that its client has disconnected.
     pub departure: Rc<Departure>,
+}
+
+/// A nonce that a request has used up. The request, its subrequests, its questions and its internal
+/// redirects may present it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedNonce {
+    /// The nonce.
+    pub nonce: Box<[u8]>,
+    /// Whether the nonce was valid for one request. Otherwise its count was used up.
+    pub is_one_time: bool,
+    /// The nonce that the client shall use next, if it shall use another.
+    pub next: Option<Box<[u8]>>,
 }
 
 /// What a body knows only at its end, for the logs.
@@ -406,6 +421,7 @@ impl Request {
             notices: Vec::new(),
             told: Told::default(),
             used_name: None,
+            used_nonce: Rc::default(),
             late: None,
             departure: Rc::default(),
         }
@@ -461,6 +477,7 @@ impl Request {
             notices: Vec::new(),
             told: Told::default(),
             used_name: None,
+            used_nonce: Rc::clone(&self.used_nonce),
             late: None,
             departure: Rc::clone(&self.departure),
         }
@@ -518,6 +535,7 @@ impl Request {
             notices,
             told,
             used_name,
+            used_nonce,
             late,
             departure,
         } = self;
@@ -539,6 +557,10 @@ impl Request {
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         *told = Told::default();
         // If something still refers to it, it belongs to another request.
+        match Rc::get_mut(used_nonce) {
+            Some(used_nonce) => *used_nonce.get_mut() = None,
+            None => *used_nonce = Rc::default(),
+        }
         match Rc::get_mut(departure) {
             Some(departure) => *departure = Departure::default(),
             None => *departure = Rc::default(),

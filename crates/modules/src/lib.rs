@@ -52,7 +52,10 @@ modules! {
     mod authn_core;
     mod authn_file;
     mod authn_anon;
+    mod authn_socache;
+    use authn_socache::SHMCB;
     mod auth_basic;
+    mod auth_digest;
     mod authz_core;
     mod authz_host;
     mod authz_user;
@@ -79,8 +82,8 @@ pub use self::core::{CoreSettings, RequestContext};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
 pub use provided::{
-    ActiveModules, Asked, AuthnProvider, AuthnSource, Credential, Credentials, ParsedRequirement,
-    Provided, RequireProvider, Requirement, Sections, Verdict,
+    ActiveModules, Asked, AuthnProvider, AuthnSource, CheckLogin, Credential, Credentials,
+    ParsedRequirement, Provided, RequireProvider, Requirement, Sections, Verdict,
 };
 pub use registry::{MODELS, active_tables, is_active, model};
 pub use settings::{Access, Merge, NoSettings, Place, Said, Scope, Shared, Unsaid};

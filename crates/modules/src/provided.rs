@@ -19,7 +19,7 @@ pub enum Provided {
     OutputFilter(OutputFilter),
     /// An authorization provider, for Require.
     Require(RequireProvider),
-    /// An authentication provider, for AuthBasicProvider.
+    /// An authentication provider, for AuthBasicProvider and AuthDigestProvider.
     Authn(AuthnProvider),
 }
 
@@ -37,14 +37,18 @@ pub struct Asked<'a> {
 /// An authentication provider.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthnProvider {
-    /// The name in AuthBasicProvider.
+    /// The name in AuthBasicProvider and AuthDigestProvider.
     pub name: &'static str,
     /// Returns the file with the user's password, or a verdict.
-    pub check: fn(&Asked<'_>, &Credentials<'_>, &mut Vec<Notice>) -> Credential,
-    /// Whether the provider supports hashes of htdigest, which AuthBasicUseDigestAlgorithm needs
-    /// (Apache: get_realm_hash).
-    pub has_realms: bool,
+    pub check: CheckLogin,
+    /// Returns the file with the hash that htdigest has written for the user in a realm, or a
+    /// verdict (Apache: get_realm_hash). AuthDigestProvider and AuthBasicUseDigestAlgorithm need
+    /// it. `None` if the provider does not support such hashes.
+    pub check_realm: Option<CheckLogin>,
 }
+
+/// The function of an authentication provider.
+pub type CheckLogin = fn(&Asked<'_>, &Credentials<'_>, &mut Vec<Notice>) -> Credential;
 
 /// The user name and the password of a request.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@
 mod body;
 mod clock;
 mod die;
+mod digest_login;
 mod error_page;
 mod frames;
 mod handler;

@@ -2,13 +2,16 @@
 //! sections, in order. Jobs of the blocking pool read the files of users and hash the passwords. A
 //! cached file and a cached verification need no job.
 
+use crate::digest_login;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
-use evenkeel_modules::passwords::{Entry, PasswordFile, Scheme, Store, is_equal, verify};
+use evenkeel_modules::passwords::{
+    Entry, PasswordFile, REMEMBERED, Scheme, Store, is_equal, verify,
+};
 use evenkeel_modules::{
-    Asked, AuthnSource, Credential, Merge as _, RequestContext, Sections, Verdict, auth_basic,
-    authn_core, authz_groupfile,
+    Asked, AuthnSource, CheckLogin, Credential, Credentials, Merge as _, RequestContext, Sections,
+    Verdict, auth_basic, auth_digest, authn_core, authz_groupfile,
 };
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -21,6 +24,7 @@ use std::task::Poll;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Basic,
+    Digest,
     /// No active module implements the AuthType.
     Unknown,
 }
@@ -44,7 +48,11 @@ pub(crate) fn auth_type(
 }
 
 /// The AuthName of a request ([`authn_core::auth_name`]).
-fn auth_name(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Option<Vec<u8>> {
+pub(crate) fn auth_name(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+) -> Option<Vec<u8>> {
     let core = pipeline.site.server(request.server).core(plan);
     let mut notices = Vec::new();
     let context = RequestContext::new(request, core);
@@ -57,6 +65,9 @@ fn way(pipeline: &Pipeline, auth_type: &[u8]) -> Way {
     let active = &pipeline.site.global.active;
     if auth_type.eq_ignore_ascii_case(b"Basic") && active.has("mod_auth_basic.c") {
         return Way::Basic;
+    }
+    if auth_type.eq_ignore_ascii_case(b"Digest") && active.has("mod_auth_digest.c") {
+        return Way::Digest;
     }
     Way::Unknown
 }
@@ -74,6 +85,10 @@ pub(crate) fn refusal(
         Way::Basic => {
             let realm = auth_name(pipeline, request, plan).unwrap_or_default();
             auth_basic::challenge(&realm)
+        }
+        Way::Digest => {
+            let realm = auth_name(pipeline, request, plan).unwrap_or_default();
+            auth_digest::challenge(request, &plan.auth_digest, &realm, false)
         }
         Way::Unknown => Fields::new(),
     };
@@ -113,6 +128,10 @@ pub(crate) async fn log_in(
     };
     let has_logged_in = match way(pipeline, auth_type) {
         Way::Basic => basic(pipeline, request, plan, auth_type).await?,
+        Way::Digest => {
+            digest_login::log_in(pipeline, request, plan).await?;
+            true
+        }
         Way::Unknown => false,
     };
     if !has_logged_in {
@@ -158,7 +177,7 @@ async fn basic(
     let mut verdict = Verdict::Failed;
     for source in sources {
         let digest = settings.uses_digests().then(|| login.digest(&realm));
-        if digest.is_some() && !source.provider.has_realms {
+        if digest.is_some() && source.provider.check_realm.is_none() {
             let text = "Authn provider does not support AuthBasicUseDigestAlgorithm";
             request.notify(Notice::new("auth_basic", Level::Error, 2493, text));
             verdict = Verdict::Failed;
@@ -206,11 +225,15 @@ async fn ask(
     login: &auth_basic::Login,
     proof: &Proof<'_>,
 ) -> Result<Verdict, Answer> {
-    let file = match consult(pipeline, request, plan, source, login) {
+    let (check, number) = match proof {
+        Proof::Password => (Some(source.provider.check), 1620),
+        Proof::Digest { .. } => (source.provider.check_realm, 1622),
+    };
+    let Some(check) = check else { return Ok(Verdict::Failed) };
+    let file = match consult(pipeline, request, plan, source, check, login.credentials()) {
         Credential::Decided(verdict) => return Ok(verdict),
         Credential::InFile(file) => file,
     };
-    let number = if matches!(proof, Proof::Password) { 1620 } else { 1622 };
     let Some(users) = load_users(pipeline, request, plan, &file, number).await? else {
         return Ok(Verdict::Failed);
     };
@@ -226,19 +249,20 @@ async fn ask(
 
 /// Calls a provider with the request's settings, which the settings of an AuthnProviderAlias
 /// override.
-fn consult(
+pub(crate) fn consult(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
     source: &AuthnSource,
-    login: &auth_basic::Login,
+    check: CheckLogin,
+    credentials: Credentials<'_>,
 ) -> Credential {
     let merged = source.settings.as_ref().map(|said| Sections::merge(plan, said));
     let mut notices = Vec::new();
     let core = pipeline.site.server(request.server).core(plan);
     let context = RequestContext::new(request, core);
     let asked = Asked { context, sections: merged.as_ref().unwrap_or(plan) };
-    let credential = (source.provider.check)(&asked, &login.credentials(), &mut notices);
+    let credential = check(&asked, &credentials, &mut notices);
     request.notices.append(&mut notices);
     credential
 }
@@ -248,7 +272,7 @@ fn consult(
 ///
 /// # Errors
 /// 503 if the blocking pool returns no result.
-async fn load_users(
+pub(crate) async fn load_users(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
@@ -334,7 +358,8 @@ async fn hash(
     }
     let provider = file.as_os_str().as_bytes();
     let key = store.key(provider, &login.user, &login.password, stored);
-    if let Some(was_right) = store.recall(&key) {
+    let lifetime = plan.authn_socache.lifetime("file").unwrap_or(REMEMBERED);
+    if let Some(was_right) = store.recall(&key, lifetime) {
         return Ok(was_right);
     }
     let may_wait = pipeline.before_wait(request, plan).await;
@@ -365,7 +390,7 @@ async fn hash(
         return Err(Status::SERVICE_UNAVAILABLE.into());
     };
     // For an unknown user, a match with the hash of another user does not count.
-    store.remember(key, is_right && is_known);
+    store.remember(key, is_right && is_known, lifetime);
     Ok(is_right && is_known)
 }
 

@@ -12,6 +12,7 @@ use evenkeel_modules::mime::Types;
 use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
     ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
+    auth_digest,
 };
 use evenkeel_proto::{HttpProtocolOptions, Limits, Refusal, bad_path};
 use std::net::SocketAddr;
@@ -287,6 +288,9 @@ impl Site {
             merged.position = Some(virtual_host.position.clone());
             servers.push(merged);
         }
+        if global.active.has("mod_auth_digest.c") {
+            prepare_digest(&global)?;
+        }
         let identity = Identity { banner: software(global.core.tokens.unwrap_or_default()) };
         let types = media_types(&global, &language, server_root)?;
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
@@ -387,6 +391,17 @@ fn addresses_of(host: &VirtualHost, notices: &mut Vec<Notice>) -> Result<Vec<Add
         }
     }
     Ok(addresses)
+}
+
+/// Makes the secret of the nonces of mod_auth_digest, if no configuration before this one has made
+/// it.
+fn prepare_digest(global: &GlobalSettings) -> Result<(), Fault> {
+    auth_digest::prepare(&global.auth_digest).map_err(|error| Fault {
+        position: None,
+        text: format!("AH01758: error generating secret: {error}"),
+        trail: Vec::new(),
+        stage: Stage::Apply,
+    })
 }
 
 /// Reads the file of media types where mod_mime is active; without one, nothing can be typed and

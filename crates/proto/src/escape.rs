@@ -46,6 +46,23 @@ pub fn escape_html(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// Adds a backslash before each quotation mark that is not escaped (util.c: ap_escape_quotes).
+#[must_use]
+pub fn escape_quotes(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        if byte == b'"' {
+            escaped.push(b'\\');
+        }
+        escaped.push(byte);
+        if byte == b'\\' {
+            escaped.extend(bytes.next());
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +79,18 @@ mod tests {
         assert_eq!(escaped(escape_path, b"a:b/c"), "./a:b/c");
         assert_eq!(escaped(escape_path, b"a/b:c"), "a/b:c");
         assert_eq!(escaped(escape_html, b"<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+
+    #[test]
+    fn quotation_marks_are_escaped_once() {
+        for (text, escaped) in [
+            (r#"a"b"#, r#"a\"b"#),
+            (r#"a\"b"#, r#"a\"b"#),
+            (r"a\\", r"a\\"),
+            (r"a\", r"a\"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(escape_quotes(text.as_bytes()), escaped.as_bytes(), "{text}");
+        }
     }
 }

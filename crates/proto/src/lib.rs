@@ -4,6 +4,7 @@
 //! buffers have grown to their size.
 
 mod chunked;
+mod digest;
 mod encode;
 mod escape;
 mod expect;
@@ -25,8 +26,9 @@ mod target;
 mod uri;
 
 pub use chunked::{ChunkedDecoder, Step};
+pub use digest::{DigestField, DigestParameters};
 pub use encode::{CONTINUE, Head, Transfer, encode_chunk, encode_end, encode_head, transfer};
-pub use escape::{escape_html, escape_path, escape_uri};
+pub use escape::{escape_html, escape_path, escape_quotes, escape_uri};
 pub use evenkeel_message::{http_date, parse_http_date};
 pub use expect::expectation;
 pub use framing::body_length;

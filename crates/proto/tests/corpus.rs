@@ -9,6 +9,8 @@
 
 #[path = "../../../fuzz/bodies/chunked_body.rs"]
 mod chunked_body;
+#[path = "../../../fuzz/bodies/digest_field.rs"]
+mod digest_field;
 #[path = "../../../fuzz/bodies/fastcgi.rs"]
 mod fastcgi;
 #[path = "../../../fuzz/bodies/proxy_header.rs"]
@@ -43,6 +45,11 @@ fn the_corpus_of_chunked_body_does_no_harm() {
 #[test]
 fn the_corpus_of_proxy_header_does_no_harm() {
     replay("proxy_header", proxy_header::run);
+}
+
+#[test]
+fn the_corpus_of_digest_field_does_no_harm() {
+    replay("digest_field", digest_field::run);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::judge::Answered;
 use crate::answer::{Parsed, parse};
+use crate::digest::{Challenge, with_login};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -25,6 +26,10 @@ pub const SILENCE: &str = "silence";
 pub struct Client {
     addresses: [SocketAddr; 2],
     lines: Option<[Line; 2]>,
+    /// The last challenge of each server, for logins with Digest.
+    challenges: [Challenge; 2],
+    /// The number of requests so far, which is their nonce count.
+    count: u32,
 }
 
 #[derive(Debug)]
@@ -37,7 +42,7 @@ struct Line {
 impl Client {
     /// A client without connections.
     pub fn new(addresses: [SocketAddr; 2]) -> Client {
-        Client { addresses, lines: None }
+        Client { addresses, lines: None, challenges: Default::default(), count: 0 }
     }
 
     /// Sends a request to both servers. It is an error if one of them accepts no connection.
@@ -56,14 +61,21 @@ impl Client {
     }
 
     fn ask_on(&mut self, mut lines: [Line; 2], request: &[u8], is_head: bool) -> [Answered; 2] {
-        for line in &mut lines {
+        self.count += 1;
+        for (line, challenge) in lines.iter_mut().zip(&self.challenges) {
             // A response that was sent before the connection was closed counts, even if the rest of
             // the request was not sent.
-            let _ = line.stream.write_all(request);
+            let _ = line.stream.write_all(&with_login(request, challenge, self.count));
         }
         let begun = Instant::now();
         let [a, b] = &mut lines;
         let answers = [a.read(is_head), b.read(is_head)];
+        for (challenge, answer) in self.challenges.iter_mut().zip(&answers) {
+            let new = answer.as_ref().map(Challenge::of).unwrap_or_default();
+            if !new.nonce.is_empty() {
+                *challenge = new;
+            }
+        }
         self.lines = None;
         let are_kept =
             answers.iter().zip(&lines).all(|(answer, line)| is_kept(answer) && !line.ended);

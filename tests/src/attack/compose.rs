@@ -5,6 +5,7 @@
 use super::dice::Dice;
 use super::grammar::{MISSING, NOUNS, ROWS, Row, load_line, place};
 use super::site::{Ask, Change, Entry, Kind, Node, Site, section_name};
+use crate::digest;
 
 /// The number of sites that share the lines of a main server.
 pub const BATCH: u64 = 40;
@@ -178,6 +179,8 @@ impl Names {
         for (path, text) in [("users", USERS), ("more", MORE_USERS), ("groups", GROUPS)] {
             names.add("", path, Kind::Text(text.to_owned()), None);
         }
+        let digests = ["ann", "bob"].map(|user| digest::line(user, "here", "password"));
+        names.add("", "digests", Kind::Text(digests.concat()), None);
         for folder in FOLDERS {
             if dice.chance(45) {
                 names.folders.push(folder.to_owned());

@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 25] = [
+pub const MODULES: [&str; 28] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -81,6 +81,9 @@ pub const MODULES: [&str; 25] = [
     "authn_core",
     "authn_file",
     "auth_basic",
+    "auth_digest",
+    "authn_socache",
+    "socache_shmcb",
     "authz_user",
     "authz_groupfile",
     "authz_owner",
@@ -159,6 +162,14 @@ pub const ROWS: &[Row] = &[
     row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicProvider file"),
     row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicFake $fake"),
     row("auth_basic", 1, SECTION | LIMIT | HTACCESS, "AuthBasicUseDigestAlgorithm $digest_algorithm"),
+    row("auth_digest", 6, SECTION | LIMIT | HTACCESS, "$digest_login"),
+    row("auth_digest", 1, SECTION | LIMIT | HTACCESS, "AuthDigestNcCheck $switch"),
+    row("auth_digest", 1, SECTION | LIMIT | HTACCESS, "AuthDigestNonceLifetime $nonce_lifetime"),
+    row("auth_digest", 1, SECTION | LIMIT | HTACCESS, "AuthDigestProvider file"),
+    row("auth_digest", 1, SECTION | LIMIT | HTACCESS, "AuthDigestQop auth"),
+    row("auth_digest", 1, SECTION | LIMIT | HTACCESS, "AuthDigestDomain $uri"),
+    row("authn_socache", 1, SECTION | LIMIT | HTACCESS, "AuthnCacheProvideFor file"),
+    row("authn_socache", 1, SECTION | LIMIT | HTACCESS, "AuthnCacheTimeout 60"),
     row("authz_user", 8, SECTION | LIMIT | HTACCESS | ANY | ALL, "Require $require_user"),
     row("authz_user", 3, ALL, "Require not user $users"),
     row("authz_groupfile", 3, SECTION | LIMIT | HTACCESS | ANY | ALL, "Require $require_group"),
@@ -312,8 +323,10 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("require", &["all granted", "all granted", "all granted", "all denied", "all denied", "all denied", "method $methods", "env $env", "ip 127.0.0.1", "ip 127.0", "ip 10.0.0.0/8", "local", "expr $bare_condition", "forward-dns localhost"]),
     ("require_not", &["method $methods", "env $env", "ip 127.0.0.1", "ip 10.0.0.0/8", "expr $bare_condition"]),
     ("login", &["AuthType Basic\nAuthName here\nAuthUserFile \"@SITE@/users\"\nAuthGroupFile \"@SITE@/groups\""]),
-    ("auth_type", &["Basic", "None", "Odd"]),
-    ("user_file", &["users", "users", "more", "absent", "htdocs"]),
+    ("digest_login", &["AuthType Digest\nAuthName here\nAuthUserFile \"@SITE@/digests\"\nAuthGroupFile \"@SITE@/groups\""]),
+    ("auth_type", &["Basic", "Digest", "None", "Odd"]),
+    ("nonce_lifetime", &["300", "-1", "0"]),
+    ("user_file", &["users", "users", "digests", "more", "absent", "htdocs"]),
     ("fake", &["off", "demo", "demo pass", "%{REMOTE_USER}"]),
     ("digest_algorithm", &["MD5", "Off"]),
     ("users", &["ann", "bob", "ann bob", "zoe", "%{req:X-Flag}"]),
@@ -388,5 +401,5 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("host", &["@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@:@PORT@", "S@N@.TEST", "@HOST@.", "alias.@HOST@", "second.@HOST@", "second.@HOST@", "deep.wild.@HOST@", "unknown.test"]),
     ("query", &["q=1", "", "q=%2fx", "C=N;O=D", "C=S&O=A", "/../x", "F=2", "P=a*"]),
     ("tail", &["/", "//", "/info", "/info/more", "/info//more", "//info/", "%e9", "%c3%a9", "/.", "/..", "/../a.txt", "/../secret", ".", "%20", "%00", ";x=1", ":x", "~", ".txt", ".bak", "/*", "%5c", "%3f", "/%2e", "/index.html", "%2f", "%2Finfo", "%", "%zz", "?", "#x"]),
-    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic YW5uOndyb25n", "Authorization: Basic em9lOnBhc3N3b3Jk", "Authorization: Basic !", "Authorization: Digest a", "Content-Type: text/plain", "TE: trailers", "X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: 10.0.0.1, 8.8.8.8", "X-Forwarded-For: 127.0.0.1", "X-Forwarded-For: x, "]),
+    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic YW5uOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic Ym9iOnBhc3N3b3Jk", "Authorization: Basic YW5uOndyb25n", "Authorization: Basic em9lOnBhc3N3b3Jk", "Authorization: Basic !", "Authorization: Digest a", "Authorization: @DIGEST ann password@", "Authorization: @DIGEST ann password@", "Authorization: @DIGEST ann password@", "Authorization: @DIGEST bob password@", "Authorization: @DIGEST bob password@", "Authorization: @DIGEST ann wrong@", "Authorization: @DIGEST zoe password@", "Content-Type: text/plain", "TE: trailers", "X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: 10.0.0.1, 8.8.8.8", "X-Forwarded-For: 127.0.0.1", "X-Forwarded-For: x, "]),
 ];

@@ -7,10 +7,10 @@ mod directives;
 pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
+use crate::passwords::htdigest_hash;
 use crate::{AuthnSource, Credentials, Merge, RequestContext};
 use evenkeel_expr::Text;
 use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
-use md5::{Digest as _, Md5};
 use std::sync::Arc;
 
 /// The provider if AuthBasicProvider is not set (AUTHN_DEFAULT_PROVIDER).
@@ -82,8 +82,7 @@ impl Login {
     /// hexadecimal digits.
     #[must_use]
     pub fn digest(&self, realm: &[u8]) -> Vec<u8> {
-        let text = [&self.user, realm, &self.password].join(&b':');
-        Md5::digest(text).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+        htdigest_hash(&self.user, realm, &self.password)
     }
 }
 

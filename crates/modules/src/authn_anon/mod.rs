@@ -35,7 +35,7 @@ pub const MODULE: Module = Module {
          module from the outer sections.",
     ],
     directives: &[DIRECTIVES],
-    provides: &[Provided::Authn(AuthnProvider { name: "anon", check, has_realms: false })],
+    provides: &[Provided::Authn(AuthnProvider { name: "anon", check, check_realm: None })],
 };
 
 /// The settings of one section. `said` is `None` if the section has no directive of this module;

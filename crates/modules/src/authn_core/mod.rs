@@ -10,6 +10,7 @@ use crate::{
 use evenkeel_config::{Block, Call, Contexts, Fault, GlobalCall, Shape, next_word};
 use evenkeel_expr::Text;
 use evenkeel_message::{Level, Notice};
+use evenkeel_proto::escape_quotes;
 use std::sync::Arc;
 
 #[rustfmt::skip]
@@ -93,22 +94,6 @@ fn value(
     }
 }
 
-/// Adds a backslash before each quotation mark that is not escaped (util.c: ap_escape_quotes).
-fn escape_quotes(text: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len());
-    let mut bytes = text.iter().copied();
-    while let Some(byte) = bytes.next() {
-        if byte == b'"' {
-            escaped.push(b'\\');
-        }
-        escaped.push(byte);
-        if byte == b'\\' {
-            escaped.extend(bytes.next());
-        }
-    }
-    escaped
-}
-
 fn auth_type_line(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = compiled(scope, call, "AuthType")?;
     scope.directory.authn_core.auth_type = Some(text);
@@ -169,22 +154,4 @@ fn provider_alias(
     let source = AuthnSource { name: alias.into(), provider: base.provider, settings };
     scope.global_mut(call).active.add_authn_source(source);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotation_marks_are_escaped_once() {
-        for (text, escaped) in [
-            (r#"a"b"#, r#"a\"b"#),
-            (r#"a\"b"#, r#"a\"b"#),
-            (r"a\\", r"a\\"),
-            (r"a\", r"a\"),
-            ("plain", "plain"),
-        ] {
-            assert_eq!(escape_quotes(text.as_bytes()), escaped.as_bytes(), "{text}");
-        }
-    }
 }

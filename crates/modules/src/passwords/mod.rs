@@ -8,12 +8,13 @@ mod store;
 
 pub use apr1::{apr1, to_base64};
 pub use file::{Entry, GroupFile, PasswordFile};
-pub use store::{Loaded, OneHasher, Store, Verified};
+pub use store::{Loaded, OneHasher, REMEMBERED, Store, Verified};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_sys::crypt;
-use sha1::{Digest as _, Sha1};
+use md5::{Digest as _, Md5};
+use sha1::Sha1;
 
 /// The scheme of a stored hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +124,21 @@ pub fn sha(password: &[u8]) -> Vec<u8> {
 pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differing) == 0
+}
+
+/// The hash that htdigest writes for a user in a realm: MD5 of `user:realm:password`, in
+/// hexadecimal digits.
+#[must_use]
+pub fn htdigest_hash(user: &[u8], realm: &[u8], password: &[u8]) -> Vec<u8> {
+    let text = [user, realm, password].join(&b':');
+    Md5::digest(text).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+/// Whether a stored hash has the form of htdigest's: MD5 in lower-case hexadecimal digits. Digest
+/// authentication uses the hash itself as the secret, so a text of another form must not count.
+#[must_use]
+pub fn is_digest(hash: &[u8]) -> bool {
+    hash.len() == 32 && hash.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ const LARGEST: u64 = 16 << 20;
 /// The most right passwords, and the most wrong ones, in the cache.
 const PASSWORDS: usize = 4096;
 
-/// The time for which a right password is cached.
-const REMEMBERED: Duration = Duration::from_secs(300);
+/// The time for which a right password is cached, if AuthnCacheTimeout does not set it.
+pub const REMEMBERED: Duration = Duration::from_secs(300);
 
 /// The time for which a wrong password is cached.
 const REMEMBERED_WRONG: Duration = Duration::from_secs(10);
@@ -82,6 +82,21 @@ pub struct Loaded<T> {
 
 type Files<T> = Mutex<HashMap<Box<Path>, Kept<T>>>;
 
+/// The time of a verification, and for how long its result is valid.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: SystemTime,
+    lifetime: Duration,
+}
+
+impl Moment {
+    /// Whether the result is still valid and not older than `most`. If the clock was set back, it
+    /// is not valid.
+    fn is_within(&self, most: Duration, now: SystemTime) -> bool {
+        now.duration_since(self.at).is_ok_and(|age| age < self.lifetime.min(most))
+    }
+}
+
 /// The cache key of a verification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verified([u8; 20]);
@@ -103,11 +118,11 @@ impl Drop for OneHasher<'_> {
 pub struct Store {
     users: Files<PasswordFile>,
     groups: Files<GroupFile>,
-    /// The right and the wrong passwords, each with the time at which it expires. The tables are
+    /// The right and the wrong passwords, each with the time of its verification. The tables are
     /// separate so that a flood of wrong passwords evicts no right one. Wrong passwords are cached
     /// because a listing of 1000 files checks the same password 1000 times.
-    right: Mutex<HashMap<Verified, SystemTime>>,
-    wrong: Mutex<HashMap<Verified, SystemTime>>,
+    right: Mutex<HashMap<Verified, Moment>>,
+    wrong: Mutex<HashMap<Verified, Moment>>,
     /// `None` if the kernel returned no random bytes. In that case no cached verification is used.
     key: Option<[u8; 32]>,
     hashers: Semaphore,
@@ -179,37 +194,38 @@ impl Store {
     }
 
     /// The cached result of a verification: whether the password was right. Returns `None` if there
-    /// is no result or it has expired.
+    /// is no result or it has expired. A right password must not be older than `lifetime`.
     #[must_use]
-    pub fn recall(&self, key: &Verified) -> Option<bool> {
+    pub fn recall(&self, key: &Verified, lifetime: Duration) -> Option<bool> {
         self.key?;
-        let is_valid = |kept: &Mutex<HashMap<Verified, SystemTime>>, most: Duration| {
-            let until = lock(kept).get(key).copied();
-            // If the clock was set back, the remaining time is too long and the result expires.
-            let left = until.map(|until| until.duration_since(SystemTime::now()));
-            left.is_some_and(|left| left.is_ok_and(|left| !left.is_zero() && left <= most))
+        let now = SystemTime::now();
+        let is_valid = |kept: &Mutex<HashMap<Verified, Moment>>, most: Duration| {
+            lock(kept).get(key).is_some_and(|moment| moment.is_within(most, now))
         };
-        if is_valid(&self.right, REMEMBERED) {
+        if is_valid(&self.right, lifetime) {
             return Some(true);
         }
         is_valid(&self.wrong, REMEMBERED_WRONG).then_some(false)
     }
 
-    /// Caches whether a password was right.
-    pub fn remember(&self, key: Verified, is_right: bool) {
-        let (kept, time) = match is_right {
-            true => (&self.right, REMEMBERED),
+    /// Caches whether a password was right: a right password for `lifetime`, a wrong one for 10 s.
+    pub fn remember(&self, key: Verified, is_right: bool, lifetime: Duration) {
+        let (kept, lifetime) = match is_right {
+            true => (&self.right, lifetime),
             false => (&self.wrong, REMEMBERED_WRONG),
         };
+        if lifetime.is_zero() {
+            return;
+        }
         let now = SystemTime::now();
         let mut kept = lock(kept);
         if kept.len() >= PASSWORDS {
-            kept.retain(|_, until| *until > now);
+            kept.retain(|_, moment| moment.is_within(moment.lifetime, now));
         }
         if kept.len() >= PASSWORDS {
             kept.clear();
         }
-        kept.insert(key, now + time);
+        kept.insert(key, Moment { at: now, lifetime });
     }
 
     /// A place in the queue for hashing. Returns `None` if the queue is full.
@@ -312,9 +328,12 @@ mod tests {
     fn passwords_are_remembered_with_all_that_they_were_verified_with() {
         let store = Store::new();
         let key = store.key(b"p", b"ann", b"secret", b"hash");
-        assert_eq!(store.recall(&key), None);
-        store.remember(key, true);
-        assert_eq!(store.recall(&store.key(b"p", b"ann", b"secret", b"hash")), Some(true));
+        assert_eq!(store.recall(&key, REMEMBERED), None);
+        store.remember(key, true, REMEMBERED);
+        assert_eq!(
+            store.recall(&store.key(b"p", b"ann", b"secret", b"hash"), REMEMBERED),
+            Some(true)
+        );
         for other in [
             store.key(b"q", b"ann", b"secret", b"hash"),
             store.key(b"p", b"bob", b"secret", b"hash"),
@@ -322,16 +341,26 @@ mod tests {
             store.key(b"p", b"ann", b"secret", b"hash2"),
             store.key(b"p", b"an", b"nsecret", b"hash"),
         ] {
-            assert_eq!(store.recall(&other), None);
-            store.remember(other, false);
-            assert_eq!(store.recall(&other), Some(false));
+            assert_eq!(store.recall(&other, REMEMBERED), None);
+            store.remember(other, false, REMEMBERED);
+            assert_eq!(store.recall(&other, REMEMBERED), Some(false));
         }
-        assert!(Store::new().recall(&key).is_none() && Store::new().key(b"", b"", b"", b"") != key);
+        assert!(
+            Store::new().recall(&key, REMEMBERED).is_none()
+                && Store::new().key(b"", b"", b"", b"") != key
+        );
         let key = store.key(b"p", b"x", b"", b"");
-        lock(&store.right).insert(key, SystemTime::now());
-        assert_eq!(store.recall(&key), None, "for a time alone");
+        let moment = Moment { at: SystemTime::now() - REMEMBERED, lifetime: REMEMBERED };
+        lock(&store.right).insert(key, moment);
+        assert_eq!(store.recall(&key, REMEMBERED), None, "for a time alone");
+        let moment = Moment { at: SystemTime::now() - Duration::from_secs(60), ..moment };
+        lock(&store.right).insert(key, moment);
+        assert_eq!(store.recall(&key, REMEMBERED), Some(true));
+        assert_eq!(store.recall(&key, Duration::from_secs(59)), None);
+        store.remember(store.key(b"p", b"y", b"", b""), true, Duration::ZERO);
+        assert_eq!(store.recall(&store.key(b"p", b"y", b"", b""), REMEMBERED), None);
         for number in 0..2 * PASSWORDS {
-            store.remember(store.key(b"p", &number.to_le_bytes(), b"", b""), true);
+            store.remember(store.key(b"p", &number.to_le_bytes(), b"", b""), true, REMEMBERED);
         }
         assert!(lock(&store.right).len() <= PASSWORDS);
     }
