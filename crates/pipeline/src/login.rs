@@ -8,7 +8,7 @@ use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, q
 use evenkeel_modules::passwords::{Entry, PasswordFile, Scheme, Store, is_equal, verify};
 use evenkeel_modules::{
     Asked, AuthnSource, Credential, Merge as _, RequestContext, Sections, Verdict, auth_basic,
-    authn_core, authz_groupfile,
+    authn_core,
 };
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -80,9 +80,8 @@ pub(crate) fn refusal(
     Answer::with_fields(Status::UNAUTHORIZED, fields)
 }
 
-/// Authenticates the user of a request (Apache's hook check_user_id), and reads the file of groups
-/// that the access rules may need. `is_any` is true under Satisfy Any; it only selects the message
-/// number.
+/// Authenticates the user of a request (Apache's hook check_user_id). `is_any` is true under Satisfy
+/// Any; it only selects the message number.
 ///
 /// # Errors
 /// The answer if the user is not authenticated.
@@ -121,7 +120,6 @@ pub(crate) async fn log_in(
         request.notify(Notice::new("authn_core", Level::Error, 1796, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     }
-    load_groups(pipeline, request, plan).await;
     Ok(())
 }
 
@@ -367,24 +365,4 @@ async fn hash(
     // For an unknown user, a match with the hash of another user does not count.
     store.remember(key, is_right && is_known);
     Ok(is_right && is_known)
-}
-
-/// Reads the file of groups into the cache, unless it is cached already, and logs its malformed
-/// lines. If the file cannot be read, the rule that needs it logs the error.
-async fn load_groups(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
-    let Some(file) = plan.authz_groupfile.file() else { return };
-    let store = Store::of_process();
-    if store.known_groups(file).is_some() {
-        return;
-    }
-    let may_wait = pipeline.before_wait(request, plan).await;
-    let path = Arc::clone(file);
-    let what = format!("reading the file of groups {}", quoted_path(file));
-    let beside = pipeline.beside(request, &may_wait);
-    let loaded = beside.perform(what, move |_| Some(Store::of_process().groups(&path))).await;
-    if let Some(Ok(loaded)) = loaded
-        && loaded.is_new
-    {
-        authz_groupfile::complain(file, &loaded.parsed.complaints, &mut request.notices);
-    }
 }

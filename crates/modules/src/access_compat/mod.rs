@@ -10,7 +10,7 @@ use crate::{
 };
 use evenkeel_config::{Call, Shape};
 use evenkeel_expr::Subnet;
-use evenkeel_message::{Level, Notice, Request};
+use evenkeel_message::{Level, Notice, Request, Undecided};
 use std::sync::Arc;
 
 /// Which of Allow and Deny has the last word (Order).
@@ -93,29 +93,29 @@ impl Directory {
         self.rules.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, request))
     }
 
-    /// Whether a rule names a domain, so that the client's name must be looked up.
+    /// Whether a section has Order, Allow or Deny lines for the request to be compared with.
     #[must_use]
-    pub fn wants_name(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| {
-            let mut lines = rules.allow.iter().chain(&rules.deny);
-            lines.any(|(_, whom)| matches!(whom, Whom::Domain(_)))
-        })
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// Whether the rules let the request pass (mod_access_compat.c: check_dir_access).
     /// A refusal is told even where Satisfy Any leaves the decision to Require.
-    pub fn admits(&self, request: &mut Request) -> bool {
-        let Some(rules) = &self.rules else { return true };
+    ///
+    /// # Errors
+    /// The client's name is to be looked up.
+    pub fn admits(&self, request: &mut Request) -> Result<bool, Undecided> {
+        let Some(rules) = &self.rules else { return Ok(true) };
         let passes = match last(&rules.order, request) {
-            Order::AllowDeny => means(&rules.allow, request) && !means(&rules.deny, request),
-            Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
+            Order::AllowDeny => means(&rules.allow, request)? && !means(&rules.deny, request)?,
+            Order::DenyAllow => !means(&rules.deny, request)? || means(&rules.allow, request)?,
         };
         if !passes {
             let text =
                 format!("client denied by server configuration: {}", refused_target(request));
             request.notify(Notice::new("access_compat", Level::Error, 1797, text));
         }
-        passes
+        Ok(passes)
     }
 }
 
@@ -130,15 +130,21 @@ fn covers(limit: &Option<Access>, request: &Request) -> bool {
 }
 
 /// Whether one of the lines means the request's client.
-fn means(lines: &Limited<Whom>, request: &Request) -> bool {
-    lines.iter().filter(|(limit, _)| covers(limit, request)).any(|(_, whom)| match whom {
-        Whom::All => true,
-        Whom::Env { name, set } => request.resource.env.contains(name.as_bytes()) == *set,
-        Whom::Network(network) => network.contains(request.peer.client_ip()),
-        Whom::Domain(domain) => {
-            verified_name(request).is_some_and(|client| in_domain(domain, client))
+fn means(lines: &Limited<Whom>, request: &Request) -> Result<bool, Undecided> {
+    for (_, whom) in lines.iter().filter(|(limit, _)| covers(limit, request)) {
+        let is_meant = match whom {
+            Whom::All => true,
+            Whom::Env { name, set } => request.resource.env.contains(name.as_bytes()) == *set,
+            Whom::Network(network) => network.contains(request.peer.client_ip()),
+            Whom::Domain(domain) => {
+                verified_name(request)?.is_some_and(|client| in_domain(domain, client))
+            }
+        };
+        if is_meant {
+            return Ok(true);
         }
-    })
+    }
+    Ok(false)
 }
 
 #[rustfmt::skip]
@@ -274,8 +280,12 @@ mod tests {
         let mut request = Request::new(RequestHead::default(), Peer { client, local }, 0);
         request.resource.env.set("known", "");
         let client = Some("a.example.org".into());
-        request.names =
-            Some(Box::new(HostNames { client, verified: true, ..HostNames::default() }));
+        request.names = Some(Box::new(HostNames {
+            client,
+            verified: true,
+            has_verified: true,
+            ..HostNames::default()
+        }));
         request
     }
 
@@ -299,7 +309,7 @@ mod tests {
             ("Order allow,deny\nPOST: Order deny,allow", false),
         ];
         for (text, passes) in table {
-            assert_eq!(apply(text).unwrap().admits(&mut request()), passes, "{text}");
+            assert_eq!(apply(text).unwrap().admits(&mut request()), Ok(passes), "{text}");
         }
     }
 
@@ -307,7 +317,7 @@ mod tests {
     fn limit_counts_for_its_methods() {
         let mut post = request();
         post.resource.method = Method::Post;
-        assert!(!apply("POST: Deny from all").unwrap().admits(&mut post));
+        assert_eq!(apply("POST: Deny from all").unwrap().admits(&mut post), Ok(false));
         let said = apply("Satisfy all\nPOST: Satisfy any").unwrap();
         assert_eq!(said.satisfy(&post), Satisfy::Any);
         assert_eq!(said.satisfy(&request()), Satisfy::All);
@@ -316,7 +326,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told() {
         let mut refused = request();
-        assert!(!apply("Deny from all").unwrap().admits(&mut refused));
+        assert_eq!(apply("Deny from all").unwrap().admits(&mut refused), Ok(false));
         assert_eq!(refused.notices[0].number, Some(1797));
     }
 
@@ -324,9 +334,23 @@ mod tests {
     fn an_inner_section_stands_for_all() {
         let outer = apply("Deny from all").unwrap();
         let inner = apply("Satisfy any").unwrap();
-        assert!(Directory::merge(&outer, &inner).admits(&mut request()));
-        assert!(!Directory::merge(&outer, &Directory::default()).admits(&mut request()));
-        assert!(apply("Allow from x.org").unwrap().wants_name() && !outer.wants_name());
+        let admits = |inner: &Directory| Directory::merge(&outer, inner).admits(&mut request());
+        assert_eq!((admits(&inner), admits(&Directory::default())), (Ok(true), Ok(false)));
+    }
+
+    #[test]
+    fn the_name_of_a_client_is_looked_up_where_a_line_needs_it() {
+        let mut unnamed = request();
+        unnamed.names = None;
+        for (text, admits) in [
+            ("Deny from x.org", Err(Undecided)),
+            ("Deny from x.org 10.1", Err(Undecided)),
+            ("Deny from 10.1 x.org", Ok(false)),
+            ("Deny from 10.1", Ok(false)),
+        ] {
+            assert_eq!(apply(text).unwrap().admits(&mut unnamed), admits, "{text}");
+            assert_eq!(unnamed.lookups.take_open().is_some(), admits.is_err(), "{text}");
+        }
     }
 
     #[test]

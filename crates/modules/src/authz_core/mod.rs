@@ -1,6 +1,7 @@
 //! mod_authz_core: authorization by Require. The Require lines of a request's sections form one
 //! tree of rules. The tree is evaluated before the login and, if a rule needs the user, again after
-//! the login. Host names are looked up before the evaluation, which never waits for a resolver.
+//! the login. An evaluation does not wait: a rule that lacks a fact leaves a look-up open, and the
+//! pipeline evaluates the tree again when it is done.
 
 mod directives;
 mod provider;
@@ -11,7 +12,7 @@ pub use directives::MODULE;
 pub use provider::Provider;
 pub use rule::{Logic, Rule, Verdict};
 
-use crate::core::{WantedNames, is_logged, merge_vary, refused_target};
+use crate::core::{is_logged, merge_vary, refused_target};
 use crate::settings::merged;
 use crate::{CoreSettings, Merge, RequestContext, Sections};
 use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
@@ -77,22 +78,6 @@ impl Merge for Directory {
         self.depth = self.depth.max(*depth).saturating_add(1);
         let both = || Rule::both(logic, outer, inner);
         self.rules = Some(if self.depth > DEPTH { Rule::TooDeep } else { both() });
-    }
-}
-
-impl Directory {
-    /// Adds the host names that must be looked up before the rules can be evaluated.
-    pub fn want(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
-        let Some(rules) = self.rules.as_ref().filter(|rules| !rules.grants_all()) else { return };
-        rules.providers(&mut |provider| {
-            let mut provider = provider;
-            while let Provider::Alias(inner, _) = provider {
-                provider = inner;
-            }
-            if let Provider::Other(rule) = provider {
-                rule.add_wanted_names(context, wanted);
-            }
-        });
     }
 }
 
@@ -173,6 +158,9 @@ pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refu
             Err(Refusal::Login)
         }
         Verdict::DeniedWithoutUser => Err(Refusal::NeedsUser),
+        Verdict::Failed if request.lookups.has_failed() => {
+            Err(Refusal::Status(Status::SERVICE_UNAVAILABLE))
+        }
         Verdict::Failed => Err(Refusal::Status(Status::INTERNAL_SERVER_ERROR)),
     }
 }
@@ -249,7 +237,7 @@ impl<'a> Inquiry<'a> {
     /// apply_authz_sections).
     pub fn ask(&mut self, rule: &Rule, parent: Logic) -> Verdict {
         if !rule.covers(self.context.request) {
-            let verdict = if parent == Logic::All { Verdict::Granted } else { Verdict::Denied };
+            let verdict = if parent == Logic::All { Verdict::Granted } else { Verdict::Neutral };
             self.remark(1625, rule, verdict, " (directive limited to other methods)");
             return verdict;
         }
@@ -321,7 +309,9 @@ mod tests {
     use crate::core;
     use crate::testing::core_settings;
     use evenkeel_config::{Node, Position};
-    use evenkeel_message::{FileName, HostNames, Method, Peer, RequestHead, UriOptions, UrlPath};
+    use evenkeel_message::{
+        FileName, HostNames, Lookup, Method, Peer, RequestHead, UriOptions, UrlPath, WantedNames,
+    };
 
     /// Applies lines to an empty scope. Lines between `<Name>` and `</Name>` form a section.
     fn apply(text: &str) -> Result<Scope, String> {
@@ -510,24 +500,62 @@ mod tests {
         let named = |verified| {
             let mut request = request();
             let client = Some("www.example.org".into());
-            let addresses = vec![("here.test".into(), vec![request.peer.client_ip()])];
-            request.names =
-                Some(Box::new(HostNames { client, verified, addresses, ..HostNames::default() }));
+            let here = vec![request.peer.client_ip()];
+            let addresses = vec![("a.test".into(), Vec::new()), ("here.test".into(), here)];
+            let (has_asked_client, has_verified) = (true, true);
+            let names = HostNames { client, verified, has_asked_client, has_verified, addresses };
+            request.names = Some(Box::new(names));
             request
         };
         let text = "Require host example.com example.org";
         assert_eq!(decide(text, &mut named(true)), Ok(()));
         assert_eq!(decide(text, &mut named(false)), Err(Status::FORBIDDEN));
-        assert_eq!(decide(text, &mut request()), Err(Status::FORBIDDEN));
         assert_eq!(decide("Require forward-dns a.test here.test", &mut named(false)), Ok(()));
-        let scope =
-            apply("Require forward-dns a.test\nRequire host x\nRequire ip 1.1.1.1").unwrap();
-        let mut wanted = WantedNames::default();
-        let asking = request();
-        let context = RequestContext::new(&asking, core_settings());
-        scope.directory.authz_core.want(&context, &mut wanted);
-        let names = vec!["a.test".into()];
-        assert_eq!(wanted, WantedNames { verify: true, names, ..WantedNames::default() });
+        assert_eq!(decide("Require forward-dns a.test", &mut named(true)), Err(Status::FORBIDDEN));
+    }
+
+    /// What waits for a look-up is neither granted nor denied, whatever stands around it.
+    #[test]
+    fn names_that_are_not_known_yet_are_looked_up() {
+        let verify = || WantedNames { verify: true, ..WantedNames::default() };
+        let forward = |names: &[&str]| WantedNames {
+            names: names.iter().map(|name| (*name).into()).collect(),
+            ..WantedNames::default()
+        };
+        for (text, wanted) in [
+            ("Require host x", Some(verify())),
+            ("Require all denied\nRequire host x", Some(verify())),
+            (
+                "<RequireAll>\nRequire all granted\nRequire not host x\n</RequireAll>",
+                Some(verify()),
+            ),
+            (
+                "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire host x\n\
+                 </RequireNone>\n</RequireAll>",
+                Some(verify()),
+            ),
+            ("Require forward-dns a.test b.test", Some(forward(&["a.test", "b.test"]))),
+            ("Require ip 1.1.1.1", None),
+            ("Require ip 10.1\nRequire host x", None),
+        ] {
+            let mut unnamed = request();
+            let decided = decide(text, &mut unnamed);
+            let open = match unnamed.lookups.take_open() {
+                Some(Lookup::Names(wanted)) => Some(wanted),
+                _ => None,
+            };
+            assert_eq!(open, wanted, "{text}");
+            let expected = wanted.is_some().then_some(Status::INTERNAL_SERVER_ERROR);
+            assert_eq!(decided.err().filter(|it| *it != Status::FORBIDDEN), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_look_up_without_a_result_is_the_servers_fault() {
+        let mut asked = request();
+        asked.lookups.note(b"x"[..].into(), None);
+        let text = "Require ip 1.1.1.1\nRequire host x";
+        assert_eq!(decide(text, &mut asked), Err(Status::SERVICE_UNAVAILABLE));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{Inquiry, Verdict};
 use crate::{Asked, Merge as _, Requirement, Scope, Sections};
 use evenkeel_config::words;
 use evenkeel_expr::Condition;
-use evenkeel_message::{Level, MethodSet, Notice};
+use evenkeel_message::{Level, MethodSet, Notice, Undecided};
 use std::fmt;
 use std::sync::Arc;
 
@@ -99,7 +99,10 @@ impl Provider {
             }
             Provider::Other(rule) => {
                 let asked = Asked { context: inquiry.context, sections: inquiry.sections };
-                rule.is_met(&asked, &mut inquiry.notices)
+                match rule.is_met(&asked, &mut inquiry.notices) {
+                    Ok(is_met) => is_met,
+                    Err(Undecided) => return Verdict::Failed,
+                }
             }
             Provider::Alias(provider, said) => {
                 let merged = Sections::merge(inquiry.sections, &said.0);

@@ -28,7 +28,7 @@ pub enum Verdict {
     DeniedWithoutUser,
     /// The rule neither grants nor denies access.
     Neutral,
-    /// The rule could not be evaluated.
+    /// The rule could not be evaluated, or waits for a look-up.
     Failed,
 }
 
@@ -177,15 +177,6 @@ impl Rule {
             }
             Rule::Group { rules, .. } => rules.iter().find_map(|rule| rule.first_line()),
             Rule::TooDeep => None,
-        }
-    }
-
-    /// Calls `visit` with each provider in the tree.
-    pub fn providers<'a>(&'a self, visit: &mut dyn FnMut(&'a Provider)) {
-        match self {
-            Rule::Ask { provider, .. } => visit(provider),
-            Rule::Group { rules, .. } => rules.iter().for_each(|rule| rule.providers(visit)),
-            Rule::TooDeep => {}
         }
     }
 }
