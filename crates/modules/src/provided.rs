@@ -133,6 +133,13 @@ pub trait Requirement: fmt::Debug + Send + Sync {
     /// A look-up is open, after which the requirement is checked again, or it has failed.
     fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Result<bool, Undecided>;
 
+    /// The reason why a request does not meet the requirement, if the Require line does not contain
+    /// it: for example the line of a group file. It is written to the error log, behind the Require
+    /// line.
+    fn explain(&self, _: &Asked<'_>) -> Option<String> {
+        None
+    }
+
     /// Whether the requirement needs an authenticated user. In that case it is not checked before
     /// the login (AUTHZ_DENIED_NO_USER).
     fn needs_user(&self) -> bool {

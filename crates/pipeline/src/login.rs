@@ -5,10 +5,11 @@
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
+use evenkeel_modules::core::{denied_by, listed};
 use evenkeel_modules::passwords::{Entry, PasswordFile, Scheme, Store, is_equal, verify};
 use evenkeel_modules::{
     Asked, AuthnSource, Credential, Merge as _, RequestContext, Sections, Verdict, auth_basic,
-    authn_core,
+    authn_core, authz_core,
 };
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -153,7 +154,7 @@ async fn basic(
         let text = "No Authn provider configured";
         request.notify(Notice::new("auth_basic", Level::Error, 1616, text));
     }
-    let mut verdict = Verdict::Failed;
+    let (mut verdict, mut places) = (Verdict::Failed, Vec::new());
     for source in sources {
         let digest = settings.uses_digests().then(|| login.digest(&realm));
         if digest.is_some() && !source.provider.has_realms {
@@ -166,25 +167,42 @@ async fn basic(
             None => Proof::Password,
             Some(digest) => Proof::Digest { realm: &realm, digest },
         };
-        verdict = ask(pipeline, request, plan, source, &login, &proof).await?;
+        let place;
+        (verdict, place) = ask(pipeline, request, plan, source, &login, &proof).await?;
         if verdict != Verdict::NotFound {
+            places = vec![place];
             break;
         }
+        places.push(place);
     }
     let user = quoted(&login.user);
     let (number, text) = match verdict {
         Verdict::Granted => return Ok(true),
         Verdict::NotFound | Verdict::Failed if !settings.is_authoritative() => return Ok(false),
         Verdict::Denied => {
-            let text =
-                format!("user {user}: authentication failure for \"{path}\": Password Mismatch");
+            let why = why(plan, &places);
+            let text = format!(
+                "user {user}: authentication failure for \"{path}\": Password Mismatch; {why}"
+            );
             (1617, text)
         }
-        Verdict::NotFound => (1618, format!("user {user} not found: {path}")),
+        Verdict::NotFound => {
+            (1618, format!("user {user} not found: {path}; {}", why(plan, &places)))
+        }
         Verdict::Failed => return Err(Status::INTERNAL_SERVER_ERROR.into()),
     };
     request.notify(Notice::new("auth_basic", Level::Error, number, text));
     Err(challenge())
+}
+
+/// The end of the message about a login that has failed: the places that have decided, and the
+/// Require lines that need a user.
+fn why(plan: &Plan, places: &[String]) -> String {
+    let lines = authz_core::lines_that_need_user(&plan.authz_core);
+    match lines.is_empty() {
+        true => denied_by(places),
+        false => format!("{}; needed for {}", denied_by(places), listed(&lines)),
+    }
 }
 
 /// The proof that is compared with the entry of a user.
@@ -195,7 +213,8 @@ enum Proof<'a> {
     Digest { realm: &'a [u8], digest: &'a [u8] },
 }
 
-/// Checks a login with one provider.
+/// Checks a login with one provider. Also returns the place that has decided, for the error log: the
+/// file of users with the line of the user's entry, or the provider.
 async fn ask(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -203,23 +222,37 @@ async fn ask(
     source: &AuthnSource,
     login: &auth_basic::Login,
     proof: &Proof<'_>,
-) -> Result<Verdict, Answer> {
+) -> Result<(Verdict, String), Answer> {
     let file = match consult(pipeline, request, plan, source, login) {
-        Credential::Decided(verdict) => return Ok(verdict),
+        Credential::Decided(verdict) => {
+            return Ok((verdict, format!("the provider {}", source.name)));
+        }
         Credential::InFile(file) => file,
     };
     let number = if matches!(proof, Proof::Password) { 1620 } else { 1622 };
     let Some(users) = load_users(pipeline, request, plan, &file, number).await? else {
-        return Ok(Verdict::Failed);
+        return Ok((Verdict::Failed, String::new()));
     };
-    match proof {
-        Proof::Digest { realm, digest } => Ok(match users.user_of_realm(&login.user, realm) {
+    let entry = match proof {
+        Proof::Digest { realm, .. } => users.user_of_realm(&login.user, realm),
+        Proof::Password => users.user(&login.user),
+    };
+    let verdict = match proof {
+        Proof::Digest { digest, .. } => match entry {
             None => Verdict::NotFound,
             Some(entry) if is_equal(&entry.hash, digest) => Verdict::Granted,
             Some(_) => Verdict::Denied,
-        }),
-        Proof::Password => compare(pipeline, request, plan, &file, &users, login).await,
-    }
+        },
+        Proof::Password => compare(pipeline, request, plan, &file, &users, login).await?,
+    };
+    let place = match (verdict, entry) {
+        (Verdict::Granted, _) => String::new(),
+        (_, Some(entry)) => {
+            format!("the password of the user ({}:{})", quoted_path(&file), entry.line)
+        }
+        (_, None) => format!("the users of {}", quoted_path(&file)),
+    };
+    Ok((verdict, place))
 }
 
 /// Calls a provider with the request's settings, which the settings of an AuthnProviderAlias

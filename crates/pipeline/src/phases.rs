@@ -408,8 +408,9 @@ fn check_host<'a>(
     if !plan.access_compat.has_rules() {
         return MaybeReady::now(Ok(()));
     }
-    question::evaluate(pipeline, request, plan, |request| {
-        match plan.access_compat.admits(request) {
+    let core = pipeline.site.server(request.server).core(plan);
+    question::evaluate(pipeline, request, plan, move |request| {
+        match plan.access_compat.admits(request, core) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Status::FORBIDDEN.into()),
             Err(Undecided) => Err(Status::SERVICE_UNAVAILABLE.into()),

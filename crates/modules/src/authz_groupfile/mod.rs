@@ -4,6 +4,7 @@
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
+use crate::core::listed;
 use crate::ownership::{self, owner};
 use crate::passwords::{GroupFile, Store};
 use crate::{
@@ -215,6 +216,23 @@ impl Requirement for GroupRule {
             }
         }
         Ok(false)
+    }
+
+    /// The lines of the group file that the groups of the rule have.
+    fn explain(&self, asked: &Asked<'_>) -> Option<String> {
+        let path = asked.sections.authz_groupfile.file.as_ref()?;
+        let groups = load(asked, path, &mut Vec::new()).ok()?.ok()?;
+        let path = quoted_path(path);
+        let GroupRule::Group(names) = self else { return None };
+        let names = names.value(&asked.context).ok()?;
+        let names = words(&quoted(&names));
+        let places = names.iter().take_while(|name| !name.is_empty()).map(|name| {
+            match groups.line(&unquoted(name)) {
+                Some(line) => format!("{name} ({path}:{line})"),
+                None => format!("{name} (not in {path})"),
+            }
+        });
+        Some(format!("not in the groups {}", listed(&places.collect::<Vec<_>>())))
     }
 
     fn needs_user(&self) -> bool {

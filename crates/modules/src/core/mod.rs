@@ -34,7 +34,7 @@ pub use lookup::look_up_names;
 pub use naming::{public_name, public_port, public_url, server_name, wildcard_match};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
-pub use refusal::refused_target;
+pub use refusal::{cited, denied_by, listed, refused_target};
 pub use sections::{Kind, Match, Section};
 pub use server::{
     Aliases, Conduct, HttpProtocol, LogLevels, Sections, Server, ServerTokens, TraceEnable,
