@@ -1,7 +1,7 @@
-//! Tests what the error log says about refused clients at the default LogLevel: Apache's text, which
-//! fail2ban matches, and behind it the lines of the configuration and of the file of users. Also
-//! tests files of users and groups that are missing or malformed: they let nobody in, and one line
-//! of the error log names the file and the line.
+//! Tests what the error log says about refused clients at the default LogLevel: Apache's text,
+//! which fail2ban matches, and behind it the lines of the configuration and of the file of users.
+//! Also tests files of users and groups that are missing or malformed: they let nobody in, and one
+//! line of the error log names the file and the line.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
@@ -81,19 +81,31 @@ const CAT: &str = "Basic Y2F0OnNlY3JldA==";
 /// The patterns of Debian's fail2ban 1.0.2, /etc/fail2ban/filter.d/apache-auth.conf and
 /// apache-common.conf, in the syntax of PCRE: fail2ban cuts the time out of a line, and replaces
 /// `<HOST>`, `<F-USER>` and `<F-CONTENT>` with groups.
-const PREFIX: &str = r"^\[\]\s\[(:?error|(?!evasive)\S+:\S+)\]( \[pid \d+(:\S+ \d+)?\])? \[client (?P<host>\S+?)(:\d{1,5})?\] (?:AH\d+: )?(?P<content>.+)$";
+const PREFIX: &str = concat!(
+    r"^\[\]\s\[(:?error|(?!evasive)\S+:\S+)\]( \[pid \d+(:\S+ \d+)?\])?",
+    r" \[client (?P<host>\S+?)(:\d{1,5})?\] (?:AH\d+: )?(?P<content>.+)$"
+);
 const PATTERNS: [&str; 11] = [
     r"^client (?:denied by server configuration|used wrong authentication scheme)\b",
-    r"^user (?!`)(?P<user>(?:\S*|.*?)) (?:auth(?:oriz|entic)ation failure|not found|denied by provider)\b",
+    concat!(
+        r"^user (?!`)(?P<user>(?:\S*|.*?))",
+        r" (?:auth(?:oriz|entic)ation failure|not found|denied by provider)\b"
+    ),
     r"^Authorization of user (?P<user>(?:\S*|.*?)) to access .*? failed\b",
     r"^([A-Z]\w+: )?user (?P<user>(?:\S*|.*?)): password mismatch\b",
-    r"^([A-Z]\w+: )?user `(?P<user>(?:[^']*|.*?))' in realm `.+' (auth(?:oriz|entic)ation failure|not found|denied by provider)\b",
+    concat!(
+        r"^([A-Z]\w+: )?user `(?P<user>(?:[^']*|.*?))' in realm `.+'",
+        r" (auth(?:oriz|entic)ation failure|not found|denied by provider)\b"
+    ),
     r"^([A-Z]\w+: )?invalid nonce .* received - length is not\b",
     r"^([A-Z]\w+: )?realm mismatch - got `(?:[^']*|.*?)' but expected\b",
     r"^([A-Z]\w+: )?unknown algorithm `(?:[^']*|.*?)' received\b",
     r"^invalid qop `(?:[^']*|.*?)' received\b",
     r"^([A-Z]\w+: )?invalid nonce .*? received - user attempted time travel\b",
-    r"^(?:No h|H)ostname \S+ provided via SNI(?:, but no hostname provided| and hostname \S+ provided| for a name based virtual host)\b",
+    concat!(
+        r"^(?:No h|H)ostname \S+ provided via SNI(?:, but no hostname provided|",
+        r" and hostname \S+ provided| for a name based virtual host)\b"
+    ),
 ];
 
 /// The client that fail2ban would ban for a line of the error log, and its user.

@@ -1,6 +1,6 @@
-//! Look-ups that the access rules of a request wait for: host names, files of groups, the owner of a
-//! file. A rule is evaluated without waiting. A rule that lacks a fact leaves a [`Lookup`] open and
-//! returns [`Undecided`]; the pipeline performs the look-up, and the rules are evaluated again.
+//! Look-ups that the access rules of a request wait for: host names, files of groups, the owner of
+//! a file. A rule is evaluated without waiting. A rule that lacks a fact leaves a [`Lookup`] open
+//! and returns [`Undecided`]; the pipeline performs the look-up, and evaluates the rules again.
 
 use crate::HostNames;
 use std::any::Any;

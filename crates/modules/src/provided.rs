@@ -36,8 +36,8 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     /// The result of work that blocks. The blocking pool does the work while the request waits;
-    /// the result is valid for this evaluation of the rules. `key` identifies it, `what` is the name
-    /// of the work in the error log.
+    /// the result is valid for this evaluation of the rules. `key` identifies it, `what` is the
+    /// name of the work in the error log.
     ///
     /// # Errors
     /// The work is not done yet, or it could not be done.

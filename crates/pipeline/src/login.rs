@@ -81,8 +81,8 @@ pub(crate) fn refusal(
     Answer::with_fields(Status::UNAUTHORIZED, fields)
 }
 
-/// Authenticates the user of a request (Apache's hook check_user_id). `is_any` is true under Satisfy
-/// Any; it only selects the message number.
+/// Authenticates the user of a request (Apache's hook check_user_id). `is_any` is true under
+/// Satisfy Any; it only selects the message number.
 ///
 /// # Errors
 /// The answer if the user is not authenticated.
@@ -213,8 +213,8 @@ enum Proof<'a> {
     Digest { realm: &'a [u8], digest: &'a [u8] },
 }
 
-/// Checks a login with one provider. Also returns the place that has decided, for the error log: the
-/// file of users with the line of the user's entry, or the provider.
+/// Checks a login with one provider. Also returns the place that has decided, for the error log:
+/// the file of users with the line of the user's entry, or the provider.
 async fn ask(
     pipeline: &Pipeline,
     request: &mut Request,

@@ -34,9 +34,9 @@ fn question_limit(pipeline: &Pipeline, request: &Request) -> u8 {
     }
 }
 
-/// Evaluates expressions and rules of a request until all their questions are answered and all their
-/// look-ups are done. It may do so several times, so that an evaluation leaves nothing behind but
-/// its result.
+/// Evaluates expressions and rules of a request until all their questions are answered and all
+/// their look-ups are done. It may do so several times, so that an evaluation leaves nothing behind
+/// but its result.
 pub(crate) fn evaluate<'a, T>(
     pipeline: &'a Pipeline,
     request: &'a mut Request,

@@ -29,8 +29,8 @@ pub const MODULE: Module = Module {
     identifier: "authz_core_module",
     active: Active::Usually,
     page: "mod_authz_core",
-    subject: "Who may see what: Require and its containers. The error log line of a refusal names the \
-              Require lines that denied the client, each with its file and line number.",
+    subject: "Who may see what: Require and its containers. The error log line of a refusal names \
+              the Require lines that denied the client, each with its file and line number.",
     remarks: &[],
     directives: &[DIRECTIVES],
     provides: &[],

@@ -137,8 +137,8 @@ impl Provider {
     }
 }
 
-/// Apache's message about an unknown provider. For those of mod_authz_dbm and mod_authz_dbd, it also
-/// gives the reason.
+/// Apache's message about an unknown provider. For those of mod_authz_dbm and mod_authz_dbd, it
+/// also gives the reason.
 fn unknown(name: &str) -> String {
     let text = format!("Unknown Authz provider: {name}");
     match name {

@@ -1,6 +1,6 @@
-//! mod_authz_groupfile: `Require group` and `file-group`, with the groups of AuthGroupFile. The rules
-//! take the file from the password cache; the blocking pool reads it if the cache does not have its
-//! current version.
+//! mod_authz_groupfile: `Require group` and `file-group`, with the groups of AuthGroupFile. The
+//! rules take the file from the password cache; the blocking pool reads it if the cache does not
+//! have its current version.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
