@@ -80,7 +80,7 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         Item::ClientAddress => address(request.peer.client.ip(), out),
         Item::PeerAddress => address(request.connected().ip(), out),
         Item::LocalAddress => address(request.peer.local.ip(), out),
-        Item::User => match request.resource.user.as_deref() {
+        Item::User => match user(original, exchange) {
             Some(b"") => out.extend_from_slice(b"\"\""),
             Some(user) => quote(user, out),
             None => {}
@@ -338,6 +338,12 @@ fn word(line: &[u8], at: usize) -> &[u8] {
     line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(at).unwrap_or_default()
 }
 
+/// The user of the original request may be another one than that of its error document.
+fn user<'a>(original: bool, exchange: &'a Exchange<'_>) -> Option<&'a [u8]> {
+    let first = exchange.first().filter(|_| original).map(|first| &first.resource);
+    first.unwrap_or(&exchange.request.resource).user.as_deref()
+}
+
 fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let query = match exchange.first() {
         Some(first) if original => first.resource.query.as_deref(),
@@ -541,6 +547,7 @@ mod tests {
             path: UrlPath::parse(b"/first", UriOptions::default()).unwrap(),
             query: Some(b"one".to_vec()),
             status: Status::FORBIDDEN,
+            user: Some(b"ann"[..].into()),
             ..Resource::default()
         };
         let first = Previous {
@@ -555,6 +562,7 @@ mod tests {
         case.request.previous = Some(Box::new(Previous { previous: Some(first.into()), ..second }));
         assert_eq!(case.line("%s %>s %U %>U %<m %<q"), "403 404 /first /final POST ?one");
         assert_eq!(case.line("%404s %403s"), "403 -");
+        assert_eq!(case.line("%u %<u %>u"), "- ann -");
         // Only the second request has a line in the error log.
         case.request.told.request = true;
         assert!(case.line("%L %>L").starts_with("- ") && !case.line("%>L").starts_with('-'));

@@ -1,8 +1,8 @@
 //! A request: its head as the client sent it, and what the phases have found out about it.
 
 use crate::{
-    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Questions, Resource,
-    Response, Source, Status, Told, UrlPath, Variables,
+    Allowance, BodyLength, Fields, HostNames, Lookups, Method, Notice, Peer, Probe, Questions,
+    Resource, Response, Source, Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -167,6 +167,8 @@ pub struct Request {
     pub variant_looks: u16,
     /// The questions that its expressions ask about other paths.
     pub questions: Questions,
+    /// The look-ups that its access rules wait for.
+    pub lookups: Lookups,
     /// Whether a pattern or condition could not be decided. What depends on it must neither admit
     /// the request nor let a response out.
     pub undecided: bool,
@@ -408,6 +410,7 @@ impl Request {
             looks: 0,
             variant_looks: 0,
             questions: Questions::default(),
+            lookups: Lookups::default(),
             undecided: false,
             doubtful: false,
             has_bad_path: false,
@@ -464,6 +467,7 @@ impl Request {
             looks: 0,
             variant_looks: 0,
             questions: Questions::default(),
+            lookups: Lookups::default(),
             undecided: false,
             doubtful: false,
             has_bad_path: false,
@@ -522,6 +526,7 @@ impl Request {
             looks,
             variant_looks,
             questions,
+            lookups,
             undecided,
             doubtful,
             has_bad_path,
@@ -546,6 +551,7 @@ impl Request {
         notices.clear();
         allowance.renew();
         questions.clear();
+        lookups.clear();
         if let Some(spare) = spare {
             spare.renew(Status::OK);
         }

@@ -4,9 +4,9 @@
 //! that no module depends on another. Apache: ap_register_output_filter,
 //! ap_register_auth_provider.
 
-use crate::core::WantedNames;
 use crate::{DirectorySettings, MODULES, Module, RequestContext, Scope};
-use evenkeel_message::{Notice, OutputFilter};
+use evenkeel_message::{Job, Lookup, Notice, OutputFilter, Undecided};
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -32,6 +32,28 @@ pub struct Asked<'a> {
     pub context: RequestContext<'a>,
     /// The merged settings of the request.
     pub sections: &'a Sections,
+}
+
+impl Asked<'_> {
+    /// The result of work that blocks. The blocking pool does the work while the request waits;
+    /// the result is valid for this evaluation of the rules. `key` identifies it, `what` is the
+    /// name of the work in the error log.
+    ///
+    /// # Errors
+    /// The work is not done yet, or it could not be done.
+    pub fn find<T: Any + Send + Sync>(
+        &self,
+        key: &[u8],
+        what: impl FnOnce() -> String,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Arc<T>, Undecided> {
+        let lookups = &self.context.request.lookups;
+        if let Some(found) = lookups.found(key)? {
+            return Arc::clone(found).downcast().map_err(|_| Undecided);
+        }
+        let work = Box::new(|| -> evenkeel_message::Finding { Arc::new(work()) });
+        Err(lookups.leave_open(Lookup::Job(Job { key: key.into(), what: what(), work })))
+    }
 }
 
 /// An authentication provider.
@@ -108,17 +130,25 @@ pub type ParsedRequirement = Result<Arc<dyn Requirement>, String>;
 
 /// A compiled Require line.
 pub trait Requirement: fmt::Debug + Send + Sync {
-    /// Whether the request meets the requirement. Returns false if this cannot be determined.
-    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool;
+    /// Whether the request meets the requirement. A requirement that lacks a fact returns false, or
+    /// has it looked up ([`Asked::find`], [`crate::core::known_names`]).
+    ///
+    /// # Errors
+    /// A look-up is open, after which the requirement is checked again, or it has failed.
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Result<bool, Undecided>;
+
+    /// The reason why a request does not meet the requirement, if the Require line does not contain
+    /// it: for example the line of a group file. It is written to the error log, behind the Require
+    /// line.
+    fn explain(&self, _: &Asked<'_>) -> Option<String> {
+        None
+    }
 
     /// Whether the requirement needs an authenticated user. In that case it is not checked before
     /// the login (AUTHZ_DENIED_NO_USER).
     fn needs_user(&self) -> bool {
         false
     }
-
-    /// Adds the host names that must be looked up before the requirement can be checked.
-    fn add_wanted_names(&self, _: &RequestContext<'_>, _: &mut WantedNames) {}
 }
 
 /// The active modules, and the aliases of authentication providers (AuthnProviderAlias).

@@ -6,12 +6,13 @@ use crate::digest_login;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
+use evenkeel_modules::core::{denied_by, listed};
 use evenkeel_modules::passwords::{
     Entry, PasswordFile, REMEMBERED, Scheme, Store, is_equal, verify,
 };
 use evenkeel_modules::{
     Asked, AuthnSource, CheckLogin, Credential, Credentials, Merge as _, RequestContext, Sections,
-    Verdict, auth_basic, auth_digest, authn_core, authz_groupfile,
+    Verdict, auth_basic, auth_digest, authn_core, authz_core,
 };
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -95,9 +96,8 @@ pub(crate) fn refusal(
     Answer::with_fields(Status::UNAUTHORIZED, fields)
 }
 
-/// Authenticates the user of a request (Apache's hook check_user_id), and reads the file of groups
-/// that the access rules may need. `is_any` is true under Satisfy Any; it only selects the message
-/// number.
+/// Authenticates the user of a request (Apache's hook check_user_id). `is_any` is true under
+/// Satisfy Any; it only selects the message number.
 ///
 /// # Errors
 /// The answer if the user is not authenticated.
@@ -140,7 +140,6 @@ pub(crate) async fn log_in(
         request.notify(Notice::new("authn_core", Level::Error, 1796, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     }
-    load_groups(pipeline, request, plan).await;
     Ok(())
 }
 
@@ -174,7 +173,7 @@ async fn basic(
         let text = "No Authn provider configured";
         request.notify(Notice::new("auth_basic", Level::Error, 1616, text));
     }
-    let mut verdict = Verdict::Failed;
+    let (mut verdict, mut places) = (Verdict::Failed, Vec::new());
     for source in sources {
         let digest = settings.uses_digests().then(|| login.digest(&realm));
         if digest.is_some() && source.provider.check_realm.is_none() {
@@ -187,25 +186,42 @@ async fn basic(
             None => Proof::Password,
             Some(digest) => Proof::Digest { realm: &realm, digest },
         };
-        verdict = ask(pipeline, request, plan, source, &login, &proof).await?;
+        let place;
+        (verdict, place) = ask(pipeline, request, plan, source, &login, &proof).await?;
         if verdict != Verdict::NotFound {
+            places = vec![place];
             break;
         }
+        places.push(place);
     }
     let user = quoted(&login.user);
     let (number, text) = match verdict {
         Verdict::Granted => return Ok(true),
         Verdict::NotFound | Verdict::Failed if !settings.is_authoritative() => return Ok(false),
         Verdict::Denied => {
-            let text =
-                format!("user {user}: authentication failure for \"{path}\": Password Mismatch");
+            let why = why(plan, &places);
+            let text = format!(
+                "user {user}: authentication failure for \"{path}\": Password Mismatch; {why}"
+            );
             (1617, text)
         }
-        Verdict::NotFound => (1618, format!("user {user} not found: {path}")),
+        Verdict::NotFound => {
+            (1618, format!("user {user} not found: {path}; {}", why(plan, &places)))
+        }
         Verdict::Failed => return Err(Status::INTERNAL_SERVER_ERROR.into()),
     };
     request.notify(Notice::new("auth_basic", Level::Error, number, text));
     Err(challenge())
+}
+
+/// The end of the message about a login that has failed: the places that have decided, and the
+/// Require lines that need a user.
+fn why(plan: &Plan, places: &[String]) -> String {
+    let lines = authz_core::lines_that_need_user(&plan.authz_core);
+    match lines.is_empty() {
+        true => denied_by(places),
+        false => format!("{}; needed for {}", denied_by(places), listed(&lines)),
+    }
 }
 
 /// The proof that is compared with the entry of a user.
@@ -216,7 +232,8 @@ enum Proof<'a> {
     Digest { realm: &'a [u8], digest: &'a [u8] },
 }
 
-/// Checks a login with one provider.
+/// Checks a login with one provider. Also returns the place that has decided, for the error log:
+/// the file of users with the line of the user's entry, or the provider.
 async fn ask(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -224,27 +241,41 @@ async fn ask(
     source: &AuthnSource,
     login: &auth_basic::Login,
     proof: &Proof<'_>,
-) -> Result<Verdict, Answer> {
+) -> Result<(Verdict, String), Answer> {
     let (check, number) = match proof {
         Proof::Password => (Some(source.provider.check), 1620),
         Proof::Digest { .. } => (source.provider.check_realm, 1622),
     };
-    let Some(check) = check else { return Ok(Verdict::Failed) };
+    let Some(check) = check else { return Ok((Verdict::Failed, String::new())) };
     let file = match consult(pipeline, request, plan, source, check, login.credentials()) {
-        Credential::Decided(verdict) => return Ok(verdict),
+        Credential::Decided(verdict) => {
+            return Ok((verdict, format!("the provider {}", source.name)));
+        }
         Credential::InFile(file) => file,
     };
     let Some(users) = load_users(pipeline, request, plan, &file, number).await? else {
-        return Ok(Verdict::Failed);
+        return Ok((Verdict::Failed, String::new()));
     };
-    match proof {
-        Proof::Digest { realm, digest } => Ok(match users.user_of_realm(&login.user, realm) {
+    let entry = match proof {
+        Proof::Digest { realm, .. } => users.user_of_realm(&login.user, realm),
+        Proof::Password => users.user(&login.user),
+    };
+    let verdict = match proof {
+        Proof::Digest { digest, .. } => match entry {
             None => Verdict::NotFound,
             Some(entry) if is_equal(&entry.hash, digest) => Verdict::Granted,
             Some(_) => Verdict::Denied,
-        }),
-        Proof::Password => compare(pipeline, request, plan, &file, &users, login).await,
-    }
+        },
+        Proof::Password => compare(pipeline, request, plan, &file, &users, login).await?,
+    };
+    let place = match (verdict, entry) {
+        (Verdict::Granted, _) => String::new(),
+        (_, Some(entry)) => {
+            format!("the password of the user ({}:{})", quoted_path(&file), entry.line)
+        }
+        (_, None) => format!("the users of {}", quoted_path(&file)),
+    };
+    Ok((verdict, place))
 }
 
 /// Calls a provider with the request's settings, which the settings of an AuthnProviderAlias
@@ -392,24 +423,4 @@ async fn hash(
     // For an unknown user, a match with the hash of another user does not count.
     store.remember(key, is_right && is_known, lifetime);
     Ok(is_right && is_known)
-}
-
-/// Reads the file of groups into the cache, unless it is cached already, and logs its malformed
-/// lines. If the file cannot be read, the rule that needs it logs the error.
-async fn load_groups(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
-    let Some(file) = plan.authz_groupfile.file() else { return };
-    let store = Store::of_process();
-    if store.known_groups(file).is_some() {
-        return;
-    }
-    let may_wait = pipeline.before_wait(request, plan).await;
-    let path = Arc::clone(file);
-    let what = format!("reading the file of groups {}", quoted_path(file));
-    let beside = pipeline.beside(request, &may_wait);
-    let loaded = beside.perform(what, move |_| Some(Store::of_process().groups(&path))).await;
-    if let Some(Ok(loaded)) = loaded
-        && loaded.is_new
-    {
-        authz_groupfile::complain(file, &loaded.parsed.complaints, &mut request.notices);
-    }
 }

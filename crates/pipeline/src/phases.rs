@@ -22,11 +22,11 @@ use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
-    Response, Status, Stopped, Translated, quoted,
+    Response, Status, Stopped, Translated, Undecided, WantedNames, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_core::Refusal;
-use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
+use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     RequestContext, alias, allowmethods, auth_basic, authz_core, core, deflate, env, expires,
@@ -321,8 +321,9 @@ pub(crate) async fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Ph
     Ok(Mapped { request, plan, found: Some(looked) })
 }
 
-/// What must be looked up before access can be decided; none as a rule.
-fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<WantedNames> {
+/// The names that HostnameLookups wants for the log and for expressions. The access rules look up
+/// what they need when they need it.
+fn wants_names(mapped: &Walked) -> Option<WantedNames> {
     let Mapped { request, plan, .. } = mapped;
     let is_presumed = request.resource.depth > 0 && known::are_settings_known(request);
     if is_presumed {
@@ -331,13 +332,9 @@ fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<WantedNames> {
     let lookups = plan.core.hostname_lookups.unwrap_or_default();
     let mut wanted = WantedNames {
         client: lookups == Tristate::On,
-        verify: false,
         only_verified: lookups == Tristate::Third,
-        names: Vec::new(),
+        ..WantedNames::default()
     };
-    let server = pipeline.site.server(request.server);
-    wanted.verify |= plan.access_compat.wants_name();
-    plan.authz_core.want(&RequestContext::new(request, server.core(plan)), &mut wanted);
     if let Some(known) = &request.names {
         wanted = wanted.unless_known(known);
     }
@@ -346,7 +343,7 @@ fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<WantedNames> {
 
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
 pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Access> {
-    if let Some(wanted) = wants_names(pipeline, &mapped) {
+    if let Some(wanted) = wants_names(&mapped) {
         let Mapped { request, plan, .. } = &mut mapped;
         let names = async {
             let may_wait = pipeline.before_wait(request, plan).await;
@@ -385,13 +382,50 @@ fn decide<'a>(
     request: &'a mut Request,
     plan: &'a Plan,
 ) -> MaybeReady<'a, Result<(), Answer>> {
+    let checked = match check_host(pipeline, &mut *request, plan) {
+        MaybeReady::Now(checked) => checked,
+        MaybeReady::Later(_) => None,
+    };
+    match checked {
+        Some(checked) => decide_by_rules(pipeline, request, plan, checked),
+        // The client's name is looked up. `check_host` begins again.
+        None => MaybeReady::later(async move {
+            let checked = check_host(pipeline, request, plan).await;
+            decide_by_rules(pipeline, request, plan, checked).await
+        }),
+    }
+}
+
+/// Checks the method and the rules of mod_access_compat (Apache's hook access_checker).
+fn check_host<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: &'a Plan,
+) -> MaybeReady<'a, Result<(), Answer>> {
+    if allowmethods::check(request, &plan.allowmethods).is_err() {
+        return MaybeReady::now(Err(allowmethods::refusal(&plan.allowmethods)));
+    }
+    if !plan.access_compat.has_rules() {
+        return MaybeReady::now(Ok(()));
+    }
+    let core = pipeline.site.server(request.server).core(plan);
+    question::evaluate(pipeline, request, plan, move |request| {
+        match plan.access_compat.admits(request, core) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Status::FORBIDDEN.into()),
+            Err(Undecided) => Err(Status::SERVICE_UNAVAILABLE.into()),
+        }
+    })
+}
+
+/// Decides about access after `check_host`.
+fn decide_by_rules<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: &'a Plan,
+    checked: Result<(), Answer>,
+) -> MaybeReady<'a, Result<(), Answer>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
-    let checked = allowmethods::check(request, &plan.allowmethods)
-        .map_err(|_| allowmethods::refusal(&plan.allowmethods))
-        .and_then(|()| {
-            let admitted = plan.access_compat.admits(request);
-            admitted.then_some(()).ok_or(Status::FORBIDDEN.into())
-        });
     match checked {
         Ok(()) if any => return MaybeReady::now(Ok(())),
         Err(answer) if !any => return MaybeReady::now(Err(answer)),

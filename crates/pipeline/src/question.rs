@@ -1,7 +1,7 @@
 //! Questions that expressions ask about other paths of the site (`-U` and `-F` of ap_expr). Each
-//! runs the phases on a copy of the request, up to what it asks about. An expression is evaluated
-//! without waiting; where the answer to a question has to wait, [`evaluate`] waits for it and
-//! evaluates the expression once more.
+//! runs the phases on a copy of the request, up to what it asks about. Expressions and access rules
+//! are evaluated without waiting. If the answer to a question or a look-up of a rule has to wait,
+//! [`evaluate`] waits for it and evaluates once more.
 
 use crate::frames::{MaybeReady, now_or_never};
 use crate::look::{self, Start, beside, is_too_deep, may_not_look, see};
@@ -9,8 +9,9 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Answering, Beyond, FileName, OpenQuestion, Probe, Request, Translated, UrlPath,
+    Answering, Beyond, FileName, Job, Lookup, OpenQuestion, Probe, Request, Translated, UrlPath,
 };
+use evenkeel_modules::core::look_up_names;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -33,8 +34,9 @@ fn question_limit(pipeline: &Pipeline, request: &Request) -> u8 {
     }
 }
 
-/// Evaluates expressions of a request until all their questions are answered. It may do so several
-/// times, so that an evaluation leaves nothing behind but its result.
+/// Evaluates expressions and rules of a request until all their questions are answered and all
+/// their look-ups are done. It may do so several times, so that an evaluation leaves nothing behind
+/// but its result.
 pub(crate) fn evaluate<'a, T>(
     pipeline: &'a Pipeline,
     request: &'a mut Request,
@@ -42,23 +44,54 @@ pub(crate) fn evaluate<'a, T>(
     mut evaluation: impl FnMut(&mut Request) -> T + 'a,
 ) -> MaybeReady<'a, T> {
     request.questions.clear();
+    request.lookups.clear();
     let told = request.notices.len();
     let result = evaluation(request);
-    let Some(mut open) = request.questions.take_open() else { return MaybeReady::now(result) };
+    let Some(mut open) = Open::take(request) else { return MaybeReady::now(result) };
     request.notices.truncate(told);
     MaybeReady::later(async move {
         loop {
-            let may_wait = pipeline.before_wait(request, plan).await;
-            let (asked, answer) = open.answered(&may_wait).await;
-            request.questions.note(asked, answer);
+            open.close(pipeline, request, plan).await;
             // The last evaluation tells what it tells.
             let told = request.notices.len();
             let result = evaluation(request);
-            let Some(next) = request.questions.take_open() else { return result };
+            let Some(next) = Open::take(request) else { return result };
             request.notices.truncate(told);
             open = next;
         }
     })
+}
+
+/// What an evaluation waits for.
+enum Open {
+    Question(OpenQuestion),
+    Lookup(Lookup),
+}
+
+impl Open {
+    fn take(request: &mut Request) -> Option<Self> {
+        let question = request.questions.take_open().map(Open::Question);
+        question.or_else(|| request.lookups.take_open().map(Open::Lookup))
+    }
+
+    /// Waits for the answer or the result, and notes it for the next evaluation.
+    async fn close(self, pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
+        let may_wait = pipeline.before_wait(request, plan).await;
+        match self {
+            Open::Question(question) => {
+                let (asked, answer) = question.answered(&may_wait).await;
+                request.questions.note(asked, answer);
+            }
+            Open::Lookup(Lookup::Names(wanted)) => {
+                look_up_names(request, wanted, &may_wait).await;
+            }
+            Open::Lookup(Lookup::Job(Job { key, what, work })) => {
+                let beside = pipeline.beside(request, &may_wait);
+                let found = beside.perform(what, move |_| Some(work())).await;
+                request.lookups.note(key, found);
+            }
+        }
+    }
 }
 
 /// What a question asks about.

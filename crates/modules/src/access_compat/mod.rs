@@ -4,13 +4,17 @@
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
-use crate::core::{AddressFault, in_domain, parse_network, refused_target, verified_name};
-use crate::{
-    Access, Active, Directive, DirectiveResult, Merge, Module, Scope, Where, argument, directive,
+use crate::core::{
+    AddressFault, cited, denied_by, in_domain, is_logged, parse_network, refused_target,
+    verified_name,
 };
-use evenkeel_config::{Call, Shape};
+use crate::{
+    Access, Active, CoreSettings, Directive, DirectiveResult, Merge, Module, Scope, Where,
+    argument, directive,
+};
+use evenkeel_config::{Call, Position, Shape};
 use evenkeel_expr::Subnet;
-use evenkeel_message::{Level, Notice, Request};
+use evenkeel_message::{Level, Notice, Request, Undecided};
 use std::sync::Arc;
 
 /// Which of Allow and Deny has the last word (Order).
@@ -51,16 +55,43 @@ pub enum Whom {
     Domain(Box<str>),
 }
 
-/// Something said for the methods of `<Limit>`, or for all.
-type Limited<T> = Vec<(Option<Access>, T)>;
+/// A line of a section.
+#[derive(Clone, Debug)]
+struct Line<T> {
+    /// The enclosing `<Limit>` or `<LimitExcept>`.
+    limit: Option<Access>,
+    value: T,
+    /// The directive as in the configuration.
+    text: Box<str>,
+    position: Position,
+}
+
+impl<T> Line<T> {
+    fn new(scope: &Scope, call: &Call<'_>, value: T) -> Self {
+        let text = format!("{} {}", call.name, call.raw).into();
+        Self { limit: scope.limit.clone(), value, text, position: call.position.clone() }
+    }
+
+    /// Whether the line applies to the request's method.
+    fn covers(&self, request: &Request) -> bool {
+        self.limit.as_ref().is_none_or(|limit| limit.covers(request))
+    }
+
+    fn cited(&self) -> String {
+        cited(&self.text, &self.position)
+    }
+}
+
+/// The lines of one directive, in order.
+type Lines<T> = Vec<Line<T>>;
 
 /// What one section says.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    order: Limited<Order>,
-    satisfy: Limited<Satisfy>,
-    allow: Limited<Whom>,
-    deny: Limited<Whom>,
+    order: Lines<Order>,
+    satisfy: Lines<Satisfy>,
+    allow: Lines<Whom>,
+    deny: Lines<Whom>,
 }
 
 /// What holds for a request: the innermost section's rules; none where nothing was said.
@@ -90,55 +121,76 @@ impl Directory {
     /// How the rules go with Require for this request.
     #[must_use]
     pub fn satisfy(&self, request: &Request) -> Satisfy {
-        self.rules.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, request))
+        let line = self.rules.as_ref().and_then(|rules| last(&rules.satisfy, request));
+        line.map(|line| line.value).unwrap_or_default()
     }
 
-    /// Whether a rule names a domain, so that the client's name must be looked up.
+    /// Whether a section has Order, Allow or Deny lines for the request to be compared with.
     #[must_use]
-    pub fn wants_name(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| {
-            let mut lines = rules.allow.iter().chain(&rules.deny);
-            lines.any(|(_, whom)| matches!(whom, Whom::Domain(_)))
-        })
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// Whether the rules let the request pass (mod_access_compat.c: check_dir_access).
     /// A refusal is told even where Satisfy Any leaves the decision to Require.
-    pub fn admits(&self, request: &mut Request) -> bool {
-        let Some(rules) = &self.rules else { return true };
-        let passes = match last(&rules.order, request) {
-            Order::AllowDeny => means(&rules.allow, request) && !means(&rules.deny, request),
-            Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
-        };
-        if !passes {
-            let text =
-                format!("client denied by server configuration: {}", refused_target(request));
+    ///
+    /// # Errors
+    /// The client's name is to be looked up.
+    pub fn admits(&self, request: &mut Request, core: CoreSettings<'_>) -> Result<bool, Undecided> {
+        let Some(rules) = self.rules.clone() else { return Ok(true) };
+        let Err(line) = rules.check(request)? else { return Ok(true) };
+        if is_logged(core, "access_compat", Level::Error) {
+            let why = denied_by(line.as_slice());
+            let target = refused_target(request);
+            let text = format!("client denied by server configuration: {target}; {why}");
             request.notify(Notice::new("access_compat", Level::Error, 1797, text));
         }
-        passes
+        Ok(false)
     }
 }
 
-/// The last of what was said for the request's method.
-fn last<T: Copy + Default>(said: &Limited<T>, request: &Request) -> T {
-    let mut said = said.iter().rev();
-    said.find(|(limit, _)| covers(limit, request)).map(|(_, value)| *value).unwrap_or_default()
-}
-
-fn covers(limit: &Option<Access>, request: &Request) -> bool {
-    limit.as_ref().is_none_or(|limit| limit.covers(request))
-}
-
-/// Whether one of the lines means the request's client.
-fn means(lines: &Limited<Whom>, request: &Request) -> bool {
-    lines.iter().filter(|(limit, _)| covers(limit, request)).any(|(_, whom)| match whom {
-        Whom::All => true,
-        Whom::Env { name, set } => request.resource.env.contains(name.as_bytes()) == *set,
-        Whom::Network(network) => network.contains(request.peer.client_ip()),
-        Whom::Domain(domain) => {
-            verified_name(request).is_some_and(|client| in_domain(domain, client))
+impl Rules {
+    /// Checks a request. The inner error is the line that denies it: a Deny line, or the Order line
+    /// that denies every client without an Allow line.
+    fn check(&self, request: &Request) -> Result<Result<(), Option<String>>, Undecided> {
+        let order = last(&self.order, request);
+        let is_allowed = || Ok::<bool, Undecided>(line_for(&self.allow, request)?.is_some());
+        let denied = |line: &Line<Whom>| Ok(Err(Some(line.cited())));
+        match order.map(|line| line.value).unwrap_or_default() {
+            Order::AllowDeny if !is_allowed()? => Ok(Err(order.map(Line::cited))),
+            Order::AllowDeny => line_for(&self.deny, request)?.map_or(Ok(Ok(())), denied),
+            Order::DenyAllow => match line_for(&self.deny, request)? {
+                Some(line) if !is_allowed()? => denied(line),
+                _ => Ok(Ok(())),
+            },
         }
-    })
+    }
+}
+
+/// The last line for the request's method.
+fn last<'a, T>(lines: &'a Lines<T>, request: &Request) -> Option<&'a Line<T>> {
+    lines.iter().rev().find(|line| line.covers(request))
+}
+
+/// The first line that means the request's client.
+fn line_for<'a>(
+    lines: &'a Lines<Whom>,
+    request: &Request,
+) -> Result<Option<&'a Line<Whom>>, Undecided> {
+    for line in lines.iter().filter(|line| line.covers(request)) {
+        let is_meant = match &line.value {
+            Whom::All => true,
+            Whom::Env { name, set } => request.resource.env.contains(name.as_bytes()) == *set,
+            Whom::Network(network) => network.contains(request.peer.client_ip()),
+            Whom::Domain(domain) => {
+                verified_name(request)?.is_some_and(|client| in_domain(domain, client))
+            }
+        };
+        if is_meant {
+            return Ok(Some(line));
+        }
+    }
+    Ok(None)
 }
 
 #[rustfmt::skip]
@@ -184,8 +236,8 @@ fn order(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         "deny,allow" => Order::DenyAllow,
         _ => return Err("unknown order".into()),
     };
-    let limit = scope.limit.clone();
-    rules(scope).order.push((limit, order));
+    let line = Line::new(scope, call, order);
+    rules(scope).order.push(line);
     Ok(())
 }
 
@@ -195,19 +247,19 @@ fn satisfy(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         "any" => Satisfy::Any,
         _ => return Err("Satisfy either 'any' or 'all'.".into()),
     };
-    let limit = scope.limit.clone();
-    rules(scope).satisfy.push((limit, satisfy));
+    let line = Line::new(scope, call, satisfy);
+    rules(scope).satisfy.push(line);
     Ok(())
 }
 
 fn allow(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let line = (scope.limit.clone(), whom(call)?);
+    let line = Line::new(scope, call, whom(call)?);
     rules(scope).allow.push(line);
     Ok(())
 }
 
 fn deny(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let line = (scope.limit.clone(), whom(call)?);
+    let line = Line::new(scope, call, whom(call)?);
     rules(scope).deny.push(line);
     Ok(())
 }
@@ -243,7 +295,12 @@ fn whom(call: &Call<'_>) -> Result<Whom, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::core_settings;
     use evenkeel_message::{HostNames, Method, Peer, RequestHead};
+
+    fn admits(said: &Directory, request: &mut Request) -> Result<bool, Undecided> {
+        said.admits(request, core_settings())
+    }
 
     /// Applies lines to an empty scope, in an .htaccess file that may say anything.
     fn apply(text: &str) -> Result<Directory, String> {
@@ -274,8 +331,12 @@ mod tests {
         let mut request = Request::new(RequestHead::default(), Peer { client, local }, 0);
         request.resource.env.set("known", "");
         let client = Some("a.example.org".into());
-        request.names =
-            Some(Box::new(HostNames { client, verified: true, ..HostNames::default() }));
+        request.names = Some(Box::new(HostNames {
+            client,
+            verified: true,
+            has_verified: true,
+            ..HostNames::default()
+        }));
         request
     }
 
@@ -299,7 +360,7 @@ mod tests {
             ("Order allow,deny\nPOST: Order deny,allow", false),
         ];
         for (text, passes) in table {
-            assert_eq!(apply(text).unwrap().admits(&mut request()), passes, "{text}");
+            assert_eq!(admits(&apply(text).unwrap(), &mut request()), Ok(passes), "{text}");
         }
     }
 
@@ -307,7 +368,7 @@ mod tests {
     fn limit_counts_for_its_methods() {
         let mut post = request();
         post.resource.method = Method::Post;
-        assert!(!apply("POST: Deny from all").unwrap().admits(&mut post));
+        assert_eq!(admits(&apply("POST: Deny from all").unwrap(), &mut post), Ok(false));
         let said = apply("Satisfy all\nPOST: Satisfy any").unwrap();
         assert_eq!(said.satisfy(&post), Satisfy::Any);
         assert_eq!(said.satisfy(&request()), Satisfy::All);
@@ -316,17 +377,43 @@ mod tests {
     #[test]
     fn a_refusal_is_told() {
         let mut refused = request();
-        assert!(!apply("Deny from all").unwrap().admits(&mut refused));
-        assert_eq!(refused.notices[0].number, Some(1797));
+        let text = "Order allow,deny\nAllow from 10.1 10.2\nDeny from 11 10.1.2";
+        for (text, line) in [
+            ("Deny from all", "deny from all"),
+            ("Order allow,deny", "order allow,deny"),
+            ("Order allow,deny\nAllow from 11", "order allow,deny"),
+            (text, "deny from 11 10.1.2"),
+        ] {
+            refused.notices.clear();
+            assert_eq!(admits(&apply(text).unwrap(), &mut refused), Ok(false));
+            assert_eq!(refused.notices[0].number, Some(1797));
+            let told =
+                format!("client denied by server configuration: uri ; denied by {line} (test:1)");
+            assert_eq!(refused.notices[0].text, told);
+        }
     }
 
     #[test]
     fn an_inner_section_stands_for_all() {
         let outer = apply("Deny from all").unwrap();
         let inner = apply("Satisfy any").unwrap();
-        assert!(Directory::merge(&outer, &inner).admits(&mut request()));
-        assert!(!Directory::merge(&outer, &Directory::default()).admits(&mut request()));
-        assert!(apply("Allow from x.org").unwrap().wants_name() && !outer.wants_name());
+        let admits = |inner: &Directory| admits(&Directory::merge(&outer, inner), &mut request());
+        assert_eq!((admits(&inner), admits(&Directory::default())), (Ok(true), Ok(false)));
+    }
+
+    #[test]
+    fn the_name_of_a_client_is_looked_up_where_a_line_needs_it() {
+        let mut unnamed = request();
+        unnamed.names = None;
+        for (text, admitted) in [
+            ("Deny from x.org", Err(Undecided)),
+            ("Deny from x.org 10.1", Err(Undecided)),
+            ("Deny from 10.1 x.org", Ok(false)),
+            ("Deny from 10.1", Ok(false)),
+        ] {
+            assert_eq!(admits(&apply(text).unwrap(), &mut unnamed), admitted, "{text}");
+            assert_eq!(unnamed.lookups.take_open().is_some(), admitted.is_err(), "{text}");
+        }
     }
 
     #[test]

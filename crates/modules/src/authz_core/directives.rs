@@ -29,9 +29,8 @@ pub const MODULE: Module = Module {
     identifier: "authz_core_module",
     active: Active::Usually,
     page: "mod_authz_core",
-    subject: "Who may see what: Require and its containers. With `LogLevel authz_core:info` the \
-              error log has a second line for each refusal. It names the Require lines that \
-              denied the client, each with its file and line number.",
+    subject: "Who may see what: Require and its containers. The error log line of a refusal names \
+              the Require lines that denied the client, each with its file and line number.",
     remarks: &[],
     directives: &[DIRECTIVES],
     provides: &[],
@@ -65,7 +64,7 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         "<RequireAny" => (Logic::Any, false),
         _ => (Logic::Any, true),
     };
-    let open = Rule::Group { negate, logic, rules: Vec::new() };
+    let open = Rule::Group { negate, logic, is_merged: false, rules: Vec::new() };
     let outer = scope.directory.authz_core.rules.replace(open);
     let walked = block.walk(scope, Contexts::AUTHORIZATION);
     let inner = std::mem::replace(&mut scope.directory.authz_core.rules, outer);

@@ -1,6 +1,7 @@
 //! mod_authz_core: authorization by Require. The Require lines of a request's sections form one
 //! tree of rules. The tree is evaluated before the login and, if a rule needs the user, again after
-//! the login. Host names are looked up before the evaluation, which never waits for a resolver.
+//! the login. An evaluation does not wait: a rule that lacks a fact leaves a look-up open, and the
+//! pipeline evaluates the tree again when it is done.
 
 mod directives;
 mod provider;
@@ -11,7 +12,7 @@ pub use directives::MODULE;
 pub use provider::Provider;
 pub use rule::{Logic, Rule, Verdict};
 
-use crate::core::{WantedNames, is_logged, merge_vary, refused_target};
+use crate::core::{denied_by, is_logged, merge_vary, refused_target};
 use crate::settings::merged;
 use crate::{CoreSettings, Merge, RequestContext, Sections};
 use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
@@ -80,22 +81,6 @@ impl Merge for Directory {
     }
 }
 
-impl Directory {
-    /// Adds the host names that must be looked up before the rules can be evaluated.
-    pub fn want(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
-        let Some(rules) = self.rules.as_ref().filter(|rules| !rules.grants_all()) else { return };
-        rules.providers(&mut |provider| {
-            let mut provider = provider;
-            while let Provider::Alias(inner, _) = provider {
-                provider = inner;
-            }
-            if let Provider::Other(rule) = provider {
-                rule.add_wanted_names(context, wanted);
-            }
-        });
-    }
-}
-
 /// The settings of the process: the aliases of authorization providers.
 #[derive(Clone, Debug, Default)]
 pub struct Global {
@@ -151,16 +136,22 @@ pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refu
         return Ok(());
     }
     let mut inquiry = Inquiry::new(RequestContext::new(request, core), sections, verbose);
-    inquiry.names_lines = is_logged(core, "authz_core", Level::Info);
     let verdict = inquiry.ask(rules, Logic::All);
-    let Inquiry { notices, vary, refusals, .. } = inquiry;
+    let is_refusal = match verdict {
+        Verdict::Denied | Verdict::Neutral => true,
+        Verdict::DeniedWithoutUser => is_after_login,
+        Verdict::Granted | Verdict::Failed => false,
+    };
+    let is_told = is_refusal && is_logged(core, "authz_core", Level::Error);
+    let why = if is_told { inquiry.why(rules) } else { String::new() };
+    let Inquiry { notices, vary, .. } = inquiry;
     request.notices.extend(notices);
     merge_vary(&mut request.resource.fields, &vary);
     match verdict {
         Verdict::Granted => Ok(()),
         Verdict::Denied | Verdict::Neutral => {
             let is_user_refused = is_after_login && has_auth_type;
-            tell_refusal(request, is_user_refused, &refusals);
+            tell_refusal(request, is_user_refused, &why);
             match is_user_refused && settings.forbid_on_failure != Some(true) {
                 true => Err(Refusal::Login),
                 false => Err(Refusal::Status(Status::FORBIDDEN)),
@@ -168,36 +159,51 @@ pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refu
         }
         Verdict::DeniedWithoutUser if is_after_login => {
             let path = quoted(&request.resource.path);
-            let text = format!("authorization failure (no authenticated user): {path}");
+            let text = format!("authorization failure (no authenticated user): {path}; {why}");
             request.notify(Notice::new("authz_core", Level::Error, 1629, text));
             Err(Refusal::Login)
         }
         Verdict::DeniedWithoutUser => Err(Refusal::NeedsUser),
+        Verdict::Failed if request.lookups.has_failed() => {
+            Err(Refusal::Status(Status::SERVICE_UNAVAILABLE))
+        }
         Verdict::Failed => Err(Refusal::Status(Status::INTERNAL_SERVER_ERROR)),
     }
 }
 
-/// Logs that a request is denied, and at level info the Require lines that deny it.
-fn tell_refusal(request: &mut Request, is_user_refused: bool, refusals: &[String]) {
+/// Logs that a request is denied, and the lines that deny it.
+fn tell_refusal(request: &mut Request, is_user_refused: bool, why: &str) {
     let notice = match is_user_refused {
         true => {
             let user = quoted(request.resource.user.as_deref().unwrap_or_default());
             let path = quoted(&request.resource.path);
-            let text = format!("user {user}: authorization failure for \"{path}\": ");
+            let text = format!("user {user}: authorization failure for \"{path}\": {why}");
             Notice::new("authz_core", Level::Error, 1631, text)
         }
         false => {
-            let text =
-                format!("client denied by server configuration: {}", refused_target(request));
+            let target = refused_target(request);
+            let text = format!("client denied by server configuration: {target}; {why}");
             Notice::new("authz_core", Level::Error, 1630, text)
         }
     };
     request.notify(notice);
-    // This is a separate log line, because log parsers match the whole line above.
-    if !refusals.is_empty() {
-        let text = format!("what denied the client: {}", refusals.join(", "));
-        request.notify(Notice::own("authz_core", Level::Info, text));
+}
+
+/// The Require lines that have the client log in, for the message about a login that has failed.
+#[must_use]
+pub fn lines_that_need_user(settings: &Directory) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut add = |rule: &Rule| {
+        if let Rule::Ask { provider, .. } = rule
+            && provider.needs_user()
+        {
+            lines.extend(rule.cited());
+        }
+    };
+    if let Some(rules) = &settings.rules {
+        rules.lines(&mut add);
     }
+    lines
 }
 
 /// The evaluation of the rules for one request.
@@ -210,10 +216,11 @@ pub struct Inquiry<'a> {
     pub vary: Fields,
     sections: &'a Sections,
     verbose: bool,
-    /// Whether `refusals` is filled.
-    names_lines: bool,
-    /// The Require lines that deny the request so far.
-    refusals: Vec<String>,
+    /// The Require lines that the verdict rests on, as far as they may deny the request: those that
+    /// deny it, and within a negated group those that grant.
+    grounds: Vec<&'a Rule>,
+    /// The number of negated groups around the rule at hand.
+    negations: usize,
 }
 
 impl<'a> Inquiry<'a> {
@@ -226,8 +233,8 @@ impl<'a> Inquiry<'a> {
             notices: Vec::new(),
             vary: Fields::new(),
             verbose,
-            names_lines: false,
-            refusals: Vec::new(),
+            grounds: Vec::new(),
+            negations: 0,
         }
     }
 
@@ -247,16 +254,21 @@ impl<'a> Inquiry<'a> {
 
     /// Evaluates a rule, whose parent group has the logic `parent` (mod_authz_core.c:
     /// apply_authz_sections).
-    pub fn ask(&mut self, rule: &Rule, parent: Logic) -> Verdict {
+    pub fn ask(&mut self, rule: &'a Rule, parent: Logic) -> Verdict {
         if !rule.covers(self.context.request) {
-            let verdict = if parent == Logic::All { Verdict::Granted } else { Verdict::Denied };
+            let verdict = if parent == Logic::All { Verdict::Granted } else { Verdict::Neutral };
             self.remark(1625, rule, verdict, " (directive limited to other methods)");
             return verdict;
         }
-        let before = self.refusals.len();
+        let before = self.grounds.len();
         let verdict = match rule {
             Rule::Ask { provider, .. } => provider.check(self),
-            Rule::Group { logic, rules, .. } => self.ask_group(*logic, rules),
+            Rule::Group { negate, logic, rules, .. } => {
+                self.negations += usize::from(*negate);
+                let verdict = self.ask_group(*logic, rules);
+                self.negations -= usize::from(*negate);
+                verdict
+            }
             Rule::TooDeep => {
                 let text = format!("AuthMerging joins the rules of more than {DEPTH} sections");
                 self.notices.push(Notice::own("authz_core", Level::Error, text));
@@ -270,40 +282,67 @@ impl<'a> Inquiry<'a> {
             (_, verdict) => verdict,
         };
         self.remark(1626, rule, verdict, "");
-        self.name_lines(rule, verdict, before);
+        match verdict {
+            Verdict::Neutral => self.grounds.truncate(before),
+            Verdict::Granted if self.negations == 0 => {}
+            _ if matches!(rule, Rule::Ask { .. }) => self.grounds.push(rule),
+            _ => {}
+        }
         verdict
     }
 
-    /// Updates the lines that deny the request. `before` is their number before this rule. A rule
-    /// that denies adds its lines; a rule that does not deny removes those of its members.
-    fn name_lines(&mut self, rule: &Rule, verdict: Verdict, before: usize) {
-        if !self.names_lines {
-            return;
-        }
-        let is_no = matches!(verdict, Verdict::Denied | Verdict::DeniedWithoutUser);
-        if !is_no || rule.is_negated() {
-            self.refusals.truncate(before);
-        }
-        if is_no && self.refusals.len() == before {
-            self.refusals.extend(rule.first_line());
-        }
-    }
-
-    fn ask_group(&mut self, logic: Logic, rules: &[Arc<Rule>]) -> Verdict {
+    fn ask_group(&mut self, logic: Logic, rules: &'a [Arc<Rule>]) -> Verdict {
         use Verdict::{Denied, DeniedWithoutUser, Failed, Granted, Neutral};
+        let start = self.grounds.len();
         let mut result = Neutral;
         for rule in rules {
+            let before = self.grounds.len();
             let verdict = self.ask(rule, logic);
-            match (logic, verdict) {
-                (_, Neutral) => {}
-                (_, Failed) | (Logic::All, Denied) | (Logic::Any, Granted) => return verdict,
-                (Logic::All, DeniedWithoutUser) => result = verdict,
-                (Logic::Any, DeniedWithoutUser) if result == Denied => result = verdict,
-                _ if result == Neutral => result = verdict,
-                _ => {}
+            if verdict == Neutral {
+                continue;
+            }
+            let is_last = matches!(
+                (logic, verdict),
+                (_, Failed) | (Logic::All, Denied) | (Logic::Any, Granted)
+            );
+            let prevails = is_last
+                || match (logic, verdict) {
+                    (Logic::All, DeniedWithoutUser) => true,
+                    (Logic::Any, DeniedWithoutUser) => result != DeniedWithoutUser,
+                    _ => result == Neutral,
+                };
+            if verdict != result {
+                match prevails {
+                    true => drop(self.grounds.drain(start..before)),
+                    false => self.grounds.truncate(before),
+                }
+            }
+            if prevails {
+                result = verdict;
+            }
+            if is_last {
+                break;
             }
         }
         result
+    }
+
+    /// The lines that deny the request. If all rules are neutral, no line grants it: then these are
+    /// all lines.
+    fn why(&self, rules: &'a Rule) -> String {
+        let mut grounds = self.grounds.clone();
+        if grounds.is_empty() {
+            rules.lines(&mut |rule| grounds.push(rule));
+        }
+        let explained = |rule: &&Rule| {
+            let Rule::Ask { provider, .. } = rule else { return None };
+            let cited = rule.cited()?;
+            Some(match provider.explain(self) {
+                Some(reason) => format!("{cited}: {reason}"),
+                None => cited,
+            })
+        };
+        denied_by(&grounds.iter().filter_map(explained).collect::<Vec<_>>())
     }
 
     fn remark(&mut self, number: u16, rule: &Rule, verdict: Verdict, why: &str) {
@@ -321,7 +360,9 @@ mod tests {
     use crate::core;
     use crate::testing::core_settings;
     use evenkeel_config::{Node, Position};
-    use evenkeel_message::{FileName, HostNames, Method, Peer, RequestHead, UriOptions, UrlPath};
+    use evenkeel_message::{
+        FileName, HostNames, Lookup, Method, Peer, RequestHead, UriOptions, UrlPath, WantedNames,
+    };
 
     /// Applies lines to an empty scope. Lines between `<Name>` and `</Name>` form a section.
     fn apply(text: &str) -> Result<Scope, String> {
@@ -467,33 +508,52 @@ mod tests {
         let mut refused = request();
         refused.resource.file = FileName::new("/srv/x");
         assert_eq!(decide("Require all denied", &mut refused), Err(Status::FORBIDDEN));
-        let text = "client denied by server configuration: /srv/x";
+        let text = "client denied by server configuration: /srv/x; denied by Require all denied \
+                    (test.conf:1)";
         assert_eq!(refused.notices, [Notice::new("authz_core", Level::Error, 1630, text)]);
         refused.resource.file.clear();
         assert_eq!(refused_target(&refused), "uri /x");
     }
 
     #[test]
-    fn at_level_info_a_refusal_names_its_lines() {
-        let named = |text: &str| {
+    fn a_refusal_names_the_lines_that_deny() {
+        for (text, lines) in [
+            ("Require all denied", &["Require all denied"][..]),
+            ("Require ip 11\nRequire ip 12", &["Require ip 11", "Require ip 12"]),
+            // A line beside one that grants is no reason.
+            (
+                "<RequireAll>\n<RequireAny>\nRequire ip 11\nRequire ip 10\n</RequireAny>\n\
+                 Require all denied\n</RequireAll>",
+                &["Require all denied"],
+            ),
+            (
+                "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire ip 11\n\
+                 Require ip 10\n</RequireNone>\n</RequireAll>",
+                &["Require ip 10"],
+            ),
+            (
+                "<RequireAll>\nRequire all granted\nRequire not ip 10\n</RequireAll>",
+                &["Require not ip 10"],
+            ),
+            (
+                "<RequireAll>\nRequire all granted\n<RequireNone>\n<RequireAll>\n\
+                 Require env known\nRequire ip 10\n</RequireAll>\n</RequireNone>\n\
+                 </RequireAll>",
+                &["Require env known", "Require ip 10"],
+            ),
+            (
+                "<RequireAll>\nRequire env known\nRequire ip 11\n</RequireAll>\nRequire ip 12",
+                &["Require ip 11", "Require ip 12"],
+            ),
+        ] {
             let mut refused = request();
-            let decided = decide(&format!("LogLevel info\n{text}"), &mut refused);
-            assert_eq!(decided, Err(Status::FORBIDDEN), "{text}");
-            refused.notices.last().unwrap().text.to_string()
-        };
-        let line = |lines: &str| format!("what denied the client: {lines}");
-        let denied = "Require all denied (test.conf:1)";
-        assert_eq!(named("Require all denied"), line(denied));
-        let others = "Require ip 11 (test.conf:1), Require ip 12 (test.conf:1)";
-        assert_eq!(named("Require ip 11\nRequire ip 12"), line(others));
-        let text = "<RequireAll>\n<RequireAny>\nRequire ip 11\nRequire ip 10\n</RequireAny>\n\
-                    Require all denied\n</RequireAll>";
-        assert_eq!(named(text), line(denied), "what another rule made good is no reason");
-        let text = "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire ip 10\n\
-                    </RequireNone>\n</RequireAll>";
-        assert_eq!(named(text), line("Require ip 10 (test.conf:1)"));
-        let text = "<RequireAll>\nRequire all granted\nRequire not ip 10\n</RequireAll>";
-        assert_eq!(named(text), line("Require not ip 10 (test.conf:1)"));
+            assert_eq!(decide(text, &mut refused), Err(Status::FORBIDDEN), "{text}");
+            let lines: Vec<String> =
+                lines.iter().map(|line| format!("{line} (test.conf:1)")).collect();
+            let told = &refused.notices.last().unwrap().text;
+            let end = format!("uri /x; denied by {}", lines.join(", "));
+            assert!(told.ends_with(&end), "{text}: {told}");
+        }
     }
 
     #[test]
@@ -510,24 +570,62 @@ mod tests {
         let named = |verified| {
             let mut request = request();
             let client = Some("www.example.org".into());
-            let addresses = vec![("here.test".into(), vec![request.peer.client_ip()])];
-            request.names =
-                Some(Box::new(HostNames { client, verified, addresses, ..HostNames::default() }));
+            let here = vec![request.peer.client_ip()];
+            let addresses = vec![("a.test".into(), Vec::new()), ("here.test".into(), here)];
+            let (has_asked_client, has_verified) = (true, true);
+            let names = HostNames { client, verified, has_asked_client, has_verified, addresses };
+            request.names = Some(Box::new(names));
             request
         };
         let text = "Require host example.com example.org";
         assert_eq!(decide(text, &mut named(true)), Ok(()));
         assert_eq!(decide(text, &mut named(false)), Err(Status::FORBIDDEN));
-        assert_eq!(decide(text, &mut request()), Err(Status::FORBIDDEN));
         assert_eq!(decide("Require forward-dns a.test here.test", &mut named(false)), Ok(()));
-        let scope =
-            apply("Require forward-dns a.test\nRequire host x\nRequire ip 1.1.1.1").unwrap();
-        let mut wanted = WantedNames::default();
-        let asking = request();
-        let context = RequestContext::new(&asking, core_settings());
-        scope.directory.authz_core.want(&context, &mut wanted);
-        let names = vec!["a.test".into()];
-        assert_eq!(wanted, WantedNames { verify: true, names, ..WantedNames::default() });
+        assert_eq!(decide("Require forward-dns a.test", &mut named(true)), Err(Status::FORBIDDEN));
+    }
+
+    /// What waits for a look-up is neither granted nor denied, whatever stands around it.
+    #[test]
+    fn names_that_are_not_known_yet_are_looked_up() {
+        let verify = || WantedNames { verify: true, ..WantedNames::default() };
+        let forward = |names: &[&str]| WantedNames {
+            names: names.iter().map(|name| (*name).into()).collect(),
+            ..WantedNames::default()
+        };
+        for (text, wanted) in [
+            ("Require host x", Some(verify())),
+            ("Require all denied\nRequire host x", Some(verify())),
+            (
+                "<RequireAll>\nRequire all granted\nRequire not host x\n</RequireAll>",
+                Some(verify()),
+            ),
+            (
+                "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire host x\n\
+                 </RequireNone>\n</RequireAll>",
+                Some(verify()),
+            ),
+            ("Require forward-dns a.test b.test", Some(forward(&["a.test", "b.test"]))),
+            ("Require ip 1.1.1.1", None),
+            ("Require ip 10.1\nRequire host x", None),
+        ] {
+            let mut unnamed = request();
+            let decided = decide(text, &mut unnamed);
+            let open = match unnamed.lookups.take_open() {
+                Some(Lookup::Names(wanted)) => Some(wanted),
+                _ => None,
+            };
+            assert_eq!(open, wanted, "{text}");
+            let expected = wanted.is_some().then_some(Status::INTERNAL_SERVER_ERROR);
+            assert_eq!(decided.err().filter(|it| *it != Status::FORBIDDEN), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_look_up_without_a_result_is_the_servers_fault() {
+        let mut asked = request();
+        asked.lookups.note(b"x"[..].into(), None);
+        let text = "Require ip 1.1.1.1\nRequire host x";
+        assert_eq!(decide(text, &mut asked), Err(Status::SERVICE_UNAVAILABLE));
     }
 
     #[test]
@@ -544,7 +642,12 @@ mod tests {
             (super::authorize(&mut request, inquest), request)
         };
         assert_eq!(asked("me", true, true).0, Ok(()));
-        assert_eq!(asked("you", true, true).0, Err(Refusal::Login));
+        let (refused, request) = asked("you", true, true);
+        assert_eq!(refused, Err(Refusal::Login));
+        let told = &request.notices[0].text;
+        assert!(told.starts_with("authorization failure (no authenticated user): /x; "), "{told}");
+        assert!(told.ends_with("denied by Require expr %{REMOTE_USER} == 'me' (test.conf:1)"));
+        assert_eq!(lines_that_need_user(&scope.directory.authz_core).len(), 1);
         assert_eq!(asked("you", true, false).0, Err(Refusal::NeedsUser));
     }
 

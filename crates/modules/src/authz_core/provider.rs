@@ -5,7 +5,7 @@ use super::{Inquiry, Verdict};
 use crate::{Asked, Merge as _, Requirement, Scope, Sections};
 use evenkeel_config::words;
 use evenkeel_expr::Condition;
-use evenkeel_message::{Level, MethodSet, Notice};
+use evenkeel_message::{Level, MethodSet, Notice, Undecided};
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,13 +61,37 @@ impl Provider {
                 let condition = scope
                     .compile_condition(text)
                     .map_err(|error| format!("Cannot parse expression in require line: {error}"))?;
-                let needs_user = text.contains("REMOTE_USER");
+                let needs_user = text.to_ascii_uppercase().contains("%{REMOTE_USER}");
                 Ok(Provider::Expr { condition: Arc::new(condition), needs_user })
             }
             _ => match scope.global().active.require_provider(name) {
                 Some(provider) => (provider.parse)(scope, arguments).map(Provider::Other),
-                None => Err(format!("Unknown Authz provider: {name}")),
+                None => Err(unknown(name)),
             },
+        }
+    }
+
+    /// Whether the provider has no result before the client has logged in.
+    pub(super) fn needs_user(&self) -> bool {
+        match self {
+            Provider::All(_) | Provider::Env(_) | Provider::Method(_) => false,
+            Provider::Expr { needs_user, .. } => *needs_user,
+            Provider::Other(rule) => rule.needs_user(),
+            Provider::Alias(provider, _) => provider.needs_user(),
+        }
+    }
+
+    /// The reason why a request was denied ([`Requirement::explain`]).
+    pub(super) fn explain(&self, inquiry: &Inquiry<'_>) -> Option<String> {
+        let explain = |provider: &Provider, sections: &Sections| match provider {
+            Provider::Other(rule) => rule.explain(&Asked { context: inquiry.context, sections }),
+            _ => None,
+        };
+        match self {
+            Provider::Alias(provider, said) => {
+                explain(provider, &Sections::merge(inquiry.sections, &said.0))
+            }
+            provider => explain(provider, inquiry.sections),
         }
     }
 
@@ -99,7 +123,10 @@ impl Provider {
             }
             Provider::Other(rule) => {
                 let asked = Asked { context: inquiry.context, sections: inquiry.sections };
-                rule.is_met(&asked, &mut inquiry.notices)
+                match rule.is_met(&asked, &mut inquiry.notices) {
+                    Ok(is_met) => is_met,
+                    Err(Undecided) => return Verdict::Failed,
+                }
             }
             Provider::Alias(provider, said) => {
                 let merged = Sections::merge(inquiry.sections, &said.0);
@@ -107,6 +134,19 @@ impl Provider {
             }
         };
         if granted { Verdict::Granted } else { Verdict::Denied }
+    }
+}
+
+/// Apache's message about an unknown provider. For those of mod_authz_dbm and mod_authz_dbd, it
+/// also gives the reason.
+fn unknown(name: &str) -> String {
+    let text = format!("Unknown Authz provider: {name}");
+    match name {
+        "dbm-group" | "dbm-file-group" | "dbd-group" | "dbd-login" | "dbd-logout" => format!(
+            "{text}: this server reads groups of text files alone (AuthGroupFile); it has no \
+             database drivers"
+        ),
+        _ => text,
     }
 }
 

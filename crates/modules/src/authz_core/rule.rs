@@ -3,6 +3,7 @@
 
 use super::Provider;
 use crate::Access;
+use crate::core::cited;
 use evenkeel_config::Position;
 use evenkeel_message::Request;
 use std::fmt;
@@ -28,7 +29,7 @@ pub enum Verdict {
     DeniedWithoutUser,
     /// The rule neither grants nor denies access.
     Neutral,
-    /// The rule could not be evaluated.
+    /// The rule could not be evaluated, or waits for a look-up.
     Failed,
 }
 
@@ -70,6 +71,8 @@ pub enum Rule {
         negate: bool,
         /// How the verdicts of the rules are combined.
         logic: Logic,
+        /// Whether AuthMerging has made the group.
+        is_merged: bool,
         /// The rules, in order.
         rules: Vec<Arc<Rule>>,
     },
@@ -81,14 +84,14 @@ impl Rule {
     /// The empty group for the Require lines outside of all containers.
     #[must_use]
     pub const fn any() -> Self {
-        Rule::Group { negate: false, logic: Logic::Any, rules: Vec::new() }
+        Rule::Group { negate: false, logic: Logic::Any, is_merged: false, rules: Vec::new() }
     }
 
     /// Joins the rules of two sections in one group (AuthMerging).
     #[must_use]
     pub fn both(logic: Logic, outer: &Rule, inner: &Rule) -> Self {
         let rules = vec![Arc::new(outer.clone()), Arc::new(inner.clone())];
-        Rule::Group { negate: false, logic, rules }
+        Rule::Group { negate: false, logic, is_merged: true, rules }
     }
 
     /// Adds a rule to a group. If the rule is itself a group of the same logic, its members are
@@ -103,7 +106,9 @@ impl Rule {
             return Err(HasNoEffect);
         }
         match rule {
-            Rule::Group { negate: false, logic, rules } if logic == *own => members.extend(rules),
+            Rule::Group { negate: false, logic, rules, .. } if logic == *own => {
+                members.extend(rules)
+            }
             rule => members.push(Arc::new(rule)),
         }
         Ok(())
@@ -168,23 +173,20 @@ impl Rule {
         }
     }
 
-    /// The first Require line in the tree, with its file and line number.
+    /// The Require line with its file and line number. `None` for a group.
     #[must_use]
-    pub fn first_line(&self) -> Option<String> {
+    pub fn cited(&self) -> Option<String> {
         match self {
-            Rule::Ask { position, .. } => {
-                Some(format!("{self} ({}:{})", position.file, position.line))
-            }
-            Rule::Group { rules, .. } => rules.iter().find_map(|rule| rule.first_line()),
-            Rule::TooDeep => None,
+            Rule::Ask { position, .. } => Some(cited(&self.to_string(), position)),
+            Rule::Group { .. } | Rule::TooDeep => None,
         }
     }
 
-    /// Calls `visit` with each provider in the tree.
-    pub fn providers<'a>(&'a self, visit: &mut dyn FnMut(&'a Provider)) {
+    /// Calls `visit` with each Require line in the tree.
+    pub fn lines<'a>(&'a self, visit: &mut dyn FnMut(&'a Rule)) {
         match self {
-            Rule::Ask { provider, .. } => visit(provider),
-            Rule::Group { rules, .. } => rules.iter().for_each(|rule| rule.providers(visit)),
+            Rule::Ask { .. } => visit(self),
+            Rule::Group { rules, .. } => rules.iter().for_each(|rule| rule.lines(visit)),
             Rule::TooDeep => {}
         }
     }
@@ -201,6 +203,12 @@ impl fmt::Display for Rule {
             Rule::Ask { negate, name, arguments, .. } => {
                 let not = if *negate { "not " } else { "" };
                 write!(f, "Require {not}{name} {arguments}")
+            }
+            Rule::Group { logic: Logic::All, is_merged: true, .. } => {
+                f.write_str("AuthMerging All")
+            }
+            Rule::Group { logic: Logic::Any, is_merged: true, .. } => {
+                f.write_str("AuthMerging Any")
             }
             Rule::Group { negate, logic, .. } => f.write_str(match (logic, negate) {
                 (Logic::All, false) => "<RequireAll>",

@@ -1,9 +1,10 @@
 //! mod_authz_groupfile: `Require group` and `file-group`, with the groups of AuthGroupFile. The
-//! pipeline reads the file into the password cache before it evaluates the rules. The rules take
-//! the file from the cache, which reads it again if it has changed meanwhile.
+//! rules take the file from the password cache; the blocking pool reads it if the cache does not
+//! have its current version.
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
+use crate::core::listed;
 use crate::ownership::{self, owner};
 use crate::passwords::{GroupFile, Store};
 use crate::{
@@ -12,7 +13,9 @@ use crate::{
 };
 use evenkeel_config::{Call, Shape, words};
 use evenkeel_expr::Text;
-use evenkeel_message::{Level, Notice, quoted, quoted_path, unquoted};
+use evenkeel_message::{Level, Notice, Undecided, quoted, quoted_path, unquoted};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,14 +55,6 @@ impl Merge for Directory {
     }
 }
 
-impl Directory {
-    /// AuthGroupFile.
-    #[must_use]
-    pub fn file(&self) -> Option<&Arc<Path>> {
-        self.file.as_ref()
-    }
-}
-
 /// A compiled Require line of this module.
 #[derive(Debug)]
 enum GroupRule {
@@ -86,12 +81,43 @@ fn parse_file_group(_: &Scope, _: &str) -> ParsedRequirement {
     Ok(Arc::new(GroupRule::FileGroup))
 }
 
-/// Adds a notice for each complaint about a group file.
-pub fn complain(path: &Path, complaints: &[String], notices: &mut Vec<Notice>) {
+/// Adds a notice for each complaint about a group file, once for all rules of a request.
+fn complain(path: &Path, complaints: &[String], notices: &mut Vec<Notice>) {
     for complaint in complaints {
         let text = format!("{}: {complaint}", quoted_path(path));
-        notices.push(Notice::own("authz_groupfile", Level::Error, text));
+        let notice = Notice::own("authz_groupfile", Level::Error, text);
+        if !notices.contains(&notice) {
+            notices.push(notice);
+        }
     }
+}
+
+/// The groups of a file, from the result of a job of this evaluation or from the cache.
+fn load(
+    asked: &Asked<'_>,
+    path: &Arc<Path>,
+    notices: &mut Vec<Notice>,
+) -> Result<io::Result<Arc<GroupFile>>, Undecided> {
+    let key = [b"groups ", path.as_os_str().as_bytes()].concat();
+    let is_read = asked.context.request.lookups.found(&key)?.is_some();
+    if !is_read && let Some(known) = Store::of_process().known_groups(path) {
+        return Ok(Ok(known));
+    }
+    let what = || format!("reading the file of groups {}", quoted_path(path));
+    let file = Arc::clone(path);
+    let read = asked.find(&key, what, move || Store::of_process().groups(&file))?;
+    Ok(match &*read {
+        Ok(loaded) => {
+            if loaded.is_new {
+                complain(path, &loaded.parsed.complaints, notices);
+            }
+            Ok(Arc::clone(&loaded.parsed))
+        }
+        Err(error) => Err(match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.kind(), error.to_string()),
+        }),
+    })
 }
 
 impl GroupRule {
@@ -104,31 +130,31 @@ impl GroupRule {
         }
     }
 
-    fn groups(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Option<Arc<GroupFile>> {
+    /// The groups, if the user is in any of them.
+    fn groups(
+        &self,
+        asked: &Asked<'_>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Option<Arc<GroupFile>>, Undecided> {
         let (unnamed, unopened, unknown) = self.numbers();
-        let Some(path) = asked.sections.authz_groupfile.file() else {
+        let Some(path) = &asked.sections.authz_groupfile.file else {
             let text = "No group file was specified in the configuration";
             notices.push(Notice::new("authz_groupfile", Level::Error, unnamed, text));
-            return None;
+            return Ok(None);
         };
-        let groups = match Store::of_process().groups(path) {
-            Ok(loaded) => {
-                if loaded.is_new {
-                    complain(path, &loaded.parsed.complaints, notices);
-                }
-                loaded.parsed
-            }
+        let groups = match load(asked, path, notices)? {
+            Ok(groups) => groups,
             Err(error) => {
                 let text = format!("Could not open group file: {}", quoted_path(path));
                 let notice = Notice::new("authz_groupfile", Level::Error, unopened, text);
                 notices.push(notice.because(&error));
-                return None;
+                return Ok(None);
             }
         };
         let resource = &asked.context.request.resource;
-        let user = resource.user.as_deref()?;
+        let Some(user) = resource.user.as_deref() else { return Ok(None) };
         if groups.knows(user) {
-            return Some(groups);
+            return Ok(Some(groups));
         }
         let text = format!(
             "Authorization of user {} to access {} failed, reason: user doesn't appear in group \
@@ -140,7 +166,7 @@ impl GroupRule {
         let is_group = matches!(self, GroupRule::Group(_));
         let level = if is_group { Level::Info } else { Level::Error };
         notices.push(Notice::new("authz_groupfile", level, unknown, text));
-        None
+        Ok(None)
     }
 
     fn fail(asked: &Asked<'_>, number: u16, what: &str) -> Notice {
@@ -156,9 +182,9 @@ impl GroupRule {
 }
 
 impl Requirement for GroupRule {
-    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool {
-        let Some(groups) = self.groups(asked, notices) else { return false };
-        let Some(user) = asked.context.request.resource.user.as_deref() else { return false };
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Result<bool, Undecided> {
+        let Some(groups) = self.groups(asked, notices)? else { return Ok(false) };
+        let Some(user) = asked.context.request.resource.user.as_deref() else { return Ok(false) };
         match self {
             GroupRule::Group(names) => {
                 let names = match names.value(&asked.context) {
@@ -169,25 +195,44 @@ impl Requirement for GroupRule {
                              expression: {error}"
                         );
                         notices.push(Notice::new("authz_groupfile", Level::Error, 2592, text));
-                        return false;
+                        return Ok(false);
                     }
                 };
                 let names = words(&quoted(&names));
                 let mut names = names.iter().take_while(|name| !name.is_empty());
                 if names.any(|name| groups.is_member(user, &unquoted(name))) {
-                    return true;
+                    return Ok(true);
                 }
                 notices.push(Self::fail(asked, 1667, "group(s)"));
             }
             GroupRule::FileGroup => {
-                let Some(group) = owner(asked, &ownership::GROUP, notices) else { return false };
+                let Some(group) = owner(asked, &ownership::GROUP, notices)? else {
+                    return Ok(false);
+                };
                 if groups.is_member(user, group.as_bytes()) {
-                    return true;
+                    return Ok(true);
                 }
                 notices.push(Self::fail(asked, 1671, "file group"));
             }
         }
-        false
+        Ok(false)
+    }
+
+    /// The lines of the group file that the groups of the rule have.
+    fn explain(&self, asked: &Asked<'_>) -> Option<String> {
+        let path = asked.sections.authz_groupfile.file.as_ref()?;
+        let groups = load(asked, path, &mut Vec::new()).ok()?.ok()?;
+        let path = quoted_path(path);
+        let GroupRule::Group(names) = self else { return None };
+        let names = names.value(&asked.context).ok()?;
+        let names = words(&quoted(&names));
+        let places = names.iter().take_while(|name| !name.is_empty()).map(|name| {
+            match groups.line(&unquoted(name)) {
+                Some(line) => format!("{name} ({path}:{line})"),
+                None => format!("{name} (not in {path})"),
+            }
+        });
+        Some(format!("not in the groups {}", listed(&places.collect::<Vec<_>>())))
     }
 
     fn needs_user(&self) -> bool {

@@ -1,16 +1,16 @@
-//! mod_authz_host: authorization by the client's IP address or host name. Host names are looked up
-//! before the rules are evaluated (`core/lookup.rs`), so the rules never wait for a resolver.
+//! mod_authz_host: authorization by the client's IP address or host name. A rule that needs a host
+//! name has it looked up (`core/lookup.rs`), and is checked again when the resolver has answered.
 
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 
-use crate::core::{AddressFault, WantedNames, in_domain, parse_network, verified_name};
+use crate::core::{AddressFault, in_domain, known_names, parse_network, verified_name};
 use crate::{
     Active, Asked, Module, ParsedRequirement, Provided, RequestContext, RequireProvider,
     Requirement, Scope,
 };
 use evenkeel_config::words;
 use evenkeel_expr::{Subnet, Text};
-use evenkeel_message::{Level, Notice, Request, quoted};
+use evenkeel_message::{Level, Notice, Request, Undecided, WantedNames, quoted};
 use std::sync::Arc;
 
 /// mod_authz_host.
@@ -77,17 +77,17 @@ fn text(scope: &Scope, arguments: &str) -> Result<Text, String> {
 }
 
 impl Requirement for HostRule {
-    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool {
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Result<bool, Undecided> {
         let context = &asked.context;
         let request = context.request;
-        match self {
+        Ok(match self {
             HostRule::Ip(networks) => {
                 let client = request.peer.client_ip();
                 networks.iter().any(|network| network.contains(client))
             }
             HostRule::Local => is_local(request),
             HostRule::Host(text) => {
-                let Some(client) = verified_name(request) else {
+                let Some(client) = verified_name(request)? else {
                     let path = quoted(&request.resource.path);
                     let domains = text.value(context).unwrap_or_default();
                     let domains = quoted(&domains);
@@ -96,15 +96,21 @@ impl Requirement for HostRule {
                          remote host name"
                     );
                     notices.push(Notice::new("authz_host", Level::Error, 1753, text));
-                    return false;
+                    return Ok(false);
                 };
                 let domains = names(text, context, 2556, "host", notices);
                 domains.iter().any(|domain| in_domain(domain, client))
             }
             HostRule::ForwardDns(text) => {
-                let found = request.names.as_deref();
-                names(text, context, 3345, "forward-dns", notices).iter().any(|name| {
-                    let addresses = found.and_then(|found| found.addresses_of(name));
+                let names = names(text, context, 3345, "forward-dns", notices);
+                if names.is_empty() {
+                    return Ok(false);
+                }
+                let wanted = names.iter().map(|name| name.as_str().into()).collect();
+                let wanted = WantedNames { names: wanted, ..WantedNames::default() };
+                let found = known_names(request, wanted)?;
+                names.iter().any(|name| {
+                    let addresses = found.addresses_of(name);
                     if addresses.is_none() {
                         let text = format!("No sockaddr info for \"{name}\"");
                         notices.push(Notice::new("authz_host", Level::Error, 3347, text));
@@ -112,19 +118,7 @@ impl Requirement for HostRule {
                     addresses.is_some_and(|list| list.contains(&request.peer.client_ip()))
                 })
             }
-        }
-    }
-
-    fn add_wanted_names(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
-        match self {
-            HostRule::Ip(_) | HostRule::Local => {}
-            HostRule::Host(_) => wanted.verify = true,
-            HostRule::ForwardDns(text) => {
-                let text = text.value(context).unwrap_or_default();
-                let names = words(&String::from_utf8_lossy(&text));
-                wanted.names.extend(names.into_iter().map(String::into_boxed_str));
-            }
-        }
+        })
     }
 }
 

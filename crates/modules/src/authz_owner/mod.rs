@@ -7,7 +7,7 @@ use crate::ownership::{self, failure, owner};
 use crate::{
     Active, Asked, Module, ParsedRequirement, Provided, RequireProvider, Requirement, Scope,
 };
-use evenkeel_message::{Level, Notice};
+use evenkeel_message::{Level, Notice, Undecided};
 use std::sync::Arc;
 
 /// mod_authz_owner.
@@ -31,15 +31,15 @@ fn parse(_: &Scope, _: &str) -> ParsedRequirement {
 }
 
 impl Requirement for FileOwner {
-    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool {
-        let Some(owner) = owner(asked, &ownership::OWNER, notices) else { return false };
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Result<bool, Undecided> {
+        let Some(owner) = owner(asked, &ownership::OWNER, notices)? else { return Ok(false) };
         let user = asked.context.request.resource.user.as_deref();
         if user == Some(owner.as_bytes()) {
-            return true;
+            return Ok(true);
         }
         let text = failure(asked, &format!("file owner {owner} does not match."));
         notices.push(Notice::new("authz_owner", Level::Error, 1637, text));
-        false
+        Ok(false)
     }
 
     fn needs_user(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::{
 };
 use evenkeel_config::words;
 use evenkeel_expr::Text;
-use evenkeel_message::{Level, Notice, quoted, unquoted};
+use evenkeel_message::{Level, Notice, Undecided, quoted, unquoted};
 use std::sync::Arc;
 
 /// mod_authz_user.
@@ -46,11 +46,11 @@ fn parse_valid_user(_: &Scope, _: &str) -> ParsedRequirement {
 }
 
 impl Requirement for UserRule {
-    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool {
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Result<bool, Undecided> {
         let resource = &asked.context.request.resource;
-        let Some(user) = resource.user.as_deref() else { return false };
+        let Some(user) = resource.user.as_deref() else { return Ok(false) };
         let names = match self {
-            UserRule::ValidUser => return true,
+            UserRule::ValidUser => return Ok(true),
             UserRule::User(names) => names.value(&asked.context),
         };
         let names = match names {
@@ -60,14 +60,14 @@ impl Requirement for UserRule {
                     "authz_user authorize: require user: Can't evaluate require expression: {error}"
                 );
                 notices.push(Notice::new("authz_user", Level::Error, 2594, text));
-                return false;
+                return Ok(false);
             }
         };
         // An empty word in quotes ends the list.
         let names = words(&quoted(&names));
         let mut names = names.iter().take_while(|name| !name.is_empty());
         if names.any(|name| *unquoted(name) == *user) {
-            return true;
+            return Ok(true);
         }
         let text = format!(
             "access to {} failed, reason: user '{}' does not meet 'require'ments for user to be \
@@ -76,7 +76,7 @@ impl Requirement for UserRule {
             quoted(user)
         );
         notices.push(Notice::new("authz_user", Level::Debug, 1663, text));
-        false
+        Ok(false)
     }
 
     fn needs_user(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Questions about a client: its address and its name.
 
 use evenkeel_expr::Subnet;
-use evenkeel_message::Request;
+use evenkeel_message::{HostNames, Lookup, Request, Undecided, WantedNames};
 use std::fmt;
 
 /// Why a text is no network (apr_ipsubnet_create).
@@ -52,10 +52,27 @@ pub fn in_domain(domain: &str, name: &str) -> bool {
 }
 
 /// The client's name, if it leads back to the client's address.
-#[must_use]
-pub fn verified_name(request: &Request) -> Option<&str> {
-    let names = request.names.as_deref()?;
-    names.client.as_deref().filter(|_| names.verified)
+///
+/// # Errors
+/// The name is to be looked up.
+pub fn verified_name(request: &Request) -> Result<Option<&str>, Undecided> {
+    let names = known_names(request, WantedNames { verify: true, ..WantedNames::default() })?;
+    Ok(names.client.as_deref().filter(|_| names.verified))
+}
+
+/// The host names of a request that contain those that are wanted, found or not.
+///
+/// # Errors
+/// They are to be looked up.
+pub fn known_names(request: &Request, wanted: WantedNames) -> Result<&HostNames, Undecided> {
+    let (known, wanted) = match request.names.as_deref() {
+        Some(known) => (Some(known), wanted.unless_known(known)),
+        None => (None, wanted),
+    };
+    match known.filter(|_| wanted.is_nothing()) {
+        Some(known) => Ok(known),
+        None => Err(request.lookups.leave_open(Lookup::Names(wanted))),
+    }
 }
 
 #[cfg(test)]

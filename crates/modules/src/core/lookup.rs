@@ -2,7 +2,7 @@
 //! look-up has a thread of its own. The number of look-ups and the time of each are bounded: a
 //! resolver that hangs holds up no request that does not need it.
 
-use evenkeel_message::{HostNames, MayWait, Request};
+use evenkeel_message::{HostNames, MayWait, Request, WantedNames};
 use evenkeel_sys::resolve;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,38 +14,6 @@ static SLOTS: Semaphore = Semaphore::const_new(32);
 /// How long an answer is waited for: the system's resolver gives up after 10 s with one server
 /// and its default of two attempts (resolv.conf(5)).
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What must be looked up for a request.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct WantedNames {
-    /// The client's name (HostnameLookups On).
-    pub client: bool,
-    /// Whether the client's name leads back to the client (Require host, Allow from).
-    pub verify: bool,
-    /// The client's name only if it leads back to the client (HostnameLookups Double).
-    pub only_verified: bool,
-    /// The addresses of these names.
-    pub names: Vec<Box<str>>,
-}
-
-impl WantedNames {
-    /// Whether there is nothing to look up.
-    #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        let Self { client, verify, only_verified, names } = self;
-        !(client | verify | only_verified) && names.is_empty()
-    }
-
-    /// What of it is not known yet.
-    #[must_use]
-    pub fn unless_known(mut self, known: &HostNames) -> Self {
-        self.client &= !known.has_asked_client;
-        self.verify &= !known.has_verified;
-        self.only_verified &= !known.has_verified;
-        self.names.retain(|name| known.addresses.iter().all(|(other, _)| other != name));
-        self
-    }
-}
 
 /// Looks up what is wanted and adds it to what the request knows. What cannot be found stays
 /// unknown, and is not asked for again.
@@ -123,25 +91,5 @@ mod tests {
             verify(&mut names, only_verified, |_| leads_back);
             assert_eq!((names.verified, names.client.is_some()), (leads_back, stays));
         }
-    }
-
-    #[test]
-    fn what_is_known_is_not_asked_for_again() {
-        let all = || WantedNames {
-            client: true,
-            verify: true,
-            only_verified: true,
-            names: vec!["a.test".into(), "b.test".into()],
-        };
-        assert_eq!(all().unless_known(&HostNames::default()), all());
-        let addresses = vec![("a.test".into(), Vec::new())];
-        let known = HostNames { has_asked_client: true, addresses, ..HostNames::default() };
-        let rest = all().unless_known(&known);
-        assert_eq!(rest, WantedNames { client: false, names: vec!["b.test".into()], ..all() });
-        // What was asked for in vain is known to be unknown.
-        assert_eq!(known.addresses_of("a.test"), None);
-        let known = HostNames { has_verified: true, ..known };
-        let rest = WantedNames { names: Vec::new(), ..all() }.unless_known(&known);
-        assert!(rest.is_nothing());
     }
 }

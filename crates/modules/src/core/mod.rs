@@ -22,7 +22,7 @@ mod settings;
 mod static_handler;
 mod vary;
 
-pub use client::{AddressFault, in_domain, parse_network, verified_name};
+pub use client::{AddressFault, in_domain, known_names, parse_network, verified_name};
 pub use content::{describe_content, name_type, override_type};
 pub use context::{DOCUMENT_ROOT_NOTE, RequestContext};
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
@@ -30,11 +30,11 @@ pub use directory_directives::is_url;
 pub use error_document::ErrorDocument;
 pub use facts::{file_fact, time_fact};
 pub use global::{Global, VirtualHost};
-pub use lookup::{WantedNames, look_up_names};
+pub use lookup::look_up_names;
 pub use naming::{public_name, public_port, public_url, server_name, wildcard_match};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
-pub use refusal::refused_target;
+pub use refusal::{cited, denied_by, listed, refused_target};
 pub use sections::{Kind, Match, Section};
 pub use server::{
     Aliases, Conduct, HttpProtocol, LogLevels, Sections, Server, ServerTokens, TraceEnable,

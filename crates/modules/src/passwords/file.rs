@@ -118,10 +118,18 @@ fn realm_key(user: &[u8], realm: &[u8]) -> Box<[u8]> {
     [user, b"\0", realm].concat().into()
 }
 
+/// A group of a file.
+#[derive(Debug)]
+struct Group {
+    members: HashSet<Box<[u8]>>,
+    /// The number of its first line.
+    line: u32,
+}
+
 /// The groups of a file.
 #[derive(Debug, Default)]
 pub struct GroupFile {
-    groups: HashMap<Box<[u8]>, HashSet<Box<[u8]>>>,
+    groups: HashMap<Box<[u8]>, Group>,
     members: HashSet<Box<[u8]>>,
     /// The malformed lines, each with its number and the fault.
     pub complaints: Vec<String>,
@@ -150,11 +158,14 @@ impl GroupFile {
                 continue;
             };
             // The names of groups are case-insensitive (apr_table_get).
-            let group = file.groups.entry(name.to_ascii_lowercase().into()).or_default();
+            let group = file
+                .groups
+                .entry(name.to_ascii_lowercase().into())
+                .or_insert_with(|| Group { members: HashSet::new(), line: number });
             for member in words(&quoted(members)) {
                 let member: Box<[u8]> = evenkeel_message::unquoted(&member).into();
                 file.members.insert(member.clone());
-                group.insert(member);
+                group.members.insert(member);
             }
         }
         file
@@ -170,7 +181,13 @@ impl GroupFile {
     #[must_use]
     pub fn is_member(&self, user: &[u8], group: &[u8]) -> bool {
         let group = self.groups.get(group.to_ascii_lowercase().as_slice());
-        group.is_some_and(|members| members.contains(user))
+        group.is_some_and(|group| group.members.contains(user))
+    }
+
+    /// The number of the first line of a group.
+    #[must_use]
+    pub fn line(&self, group: &[u8]) -> Option<u32> {
+        self.groups.get(group.to_ascii_lowercase().as_slice()).map(|group| group.line)
     }
 }
 
@@ -268,6 +285,8 @@ mod tests {
             assert_eq!(file.is_member(user.as_bytes(), group.as_bytes()), is, "{user} {group}");
         }
         assert!(file.knows(b"eve") && !file.knows(b"y"));
+        let lines = ["STAFF", "other", "none"].map(|name| file.line(name.as_bytes()));
+        assert_eq!(lines, [Some(1), Some(5), None]);
         assert_eq!(file.complaints.len(), 1);
     }
 }
