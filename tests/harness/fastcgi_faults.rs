@@ -99,6 +99,12 @@ fn answer(
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
     } else if asks("/app/half") {
         stream.write_all(&[record(STDOUT, b"Content-Type: te"), end()].concat())?;
+    } else if asks("/app/fields") {
+        let fields = (0..500).map(|number| format!("X-{number}: 1\r\n"));
+        let head = [b"X-Nul: a\0b\r\n", fields.collect::<String>().as_bytes(), HEAD].concat();
+        stream.write_all(&[record(STDOUT, &head), record(STDOUT, b"well"), end()].concat())?;
+    } else if asks("/app/nul") {
+        stream.write_all(&[record(STDOUT, b"X\0-A: b\r\n\r\nbody"), end()].concat())?;
     } else if asks("/app/malformed") {
         stream.write_all(&[record(STDOUT, b"no colon\r\n\r\nbody"), end()].concat())?;
     } else if asks("/app/dies") {
@@ -201,6 +207,8 @@ fn an_application_that_fails_is_answered_for_as_by_apache2() {
         "/app/dies",
         "/app/flood",
         "/app/malformed",
+        "/app/fields",
+        "/app/nul",
     ] {
         let (apache, ours) = (fail(Kind::Apache, path), fail(Kind::Evenkeel, path));
         if apache != ours {
@@ -210,7 +218,7 @@ fn an_application_that_fails_is_answered_for_as_by_apache2() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Apache sends an empty page with 200.
+/// Apache sends 200 with the part of the head as text.
 #[test]
 fn half_a_head_is_an_error() {
     assert_eq!(fail(Kind::Evenkeel, "/app/half").0, 500);

@@ -4,7 +4,8 @@
 //! ```text
 //! what SENTENCE                what the script shows
 //! modules NAME...              modules to load beyond those of every script
-//! ignore HEADER                a header that is not compared
+//! ignore HEADER                a header that is not compared; `chunks`: the oracle may send chunks
+//!                              where the other server sends a Content-Length
 //! latin1                       the configuration and the files with their names are written in
 //!                              ISO-8859-1
 //! compare PATH                 a file that must be equal when both servers have stopped,

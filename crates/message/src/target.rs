@@ -51,6 +51,10 @@ pub struct Proxied {
     pub is_raw: bool,
     /// Whether the query of the request is not sent (`noquery`).
     pub without_query: bool,
+    /// The URL that `<Proxy>` sections are compared with: that of the rule, and the path of the
+    /// request as it is before it is percent-encoded. It is empty for a handler, which those
+    /// sections do not apply to.
+    pub name: Vec<u8>,
 }
 
 /// The reason why a URL in the configuration is not a target.

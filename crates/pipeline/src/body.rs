@@ -13,11 +13,16 @@ use std::pin::Pin;
 /// LimitRequestBody where nothing is said: 1 GiB, as in Apache since 2.4.54.
 const LIMIT_BYTES: u64 = 1 << 30;
 
-/// Makes the body of a request one of which no more comes than LimitRequestBody lets.
+/// Makes the body of a request one of which no more comes than LimitRequestBody lets. Neither the
+/// directive nor its default applies to a request that is passed on to an application, which has
+/// limits of its own (http_filters.c: ap_http_filter).
 ///
 /// # Errors
 /// 413 where its length, which the head tells, is beyond that.
-pub(crate) fn begin(request: &mut Request, plan: &Plan) -> Result<(), Status> {
+pub(crate) fn begin(request: &mut Request, plan: &Plan, is_passed_on: bool) -> Result<(), Status> {
+    if is_passed_on {
+        return Ok(());
+    }
     let limit = check_length(request, plan)?;
     let limited = |body| Box::pin(Limited::new(body, limit)) as Pin<Box<dyn Source>>;
     request.body = request.body.take().map(limited);
@@ -125,13 +130,21 @@ mod tests {
     }
 
     fn outcome(pieces: Vec<Chunk>, limit: Option<u64>) -> Result<(), Status> {
+        outcome_of(pieces, limit, false)
+    }
+
+    fn outcome_of(
+        pieces: Vec<Chunk>,
+        limit: Option<u64>,
+        is_passed_on: bool,
+    ) -> Result<(), Status> {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
         request.body = Some(Box::pin(Pieces(pieces)));
         let mut plan = Plan::default();
         plan.core.limit_request_body = limit;
-        begin(&mut request, &plan)?;
+        begin(&mut request, &plan, is_passed_on)?;
         let may_wait = MayWait::in_task();
         let mut future = Box::pin(discard(&mut request, &may_wait));
         let mut context = Context::from_waker(Waker::noop());
@@ -148,6 +161,7 @@ mod tests {
         assert_eq!(outcome(vec![piece(), piece()], Some(10)), Ok(()));
         assert_eq!(outcome(vec![piece(), piece()], Some(9)), Err(Status::CONTENT_TOO_LARGE));
         assert_eq!(outcome(vec![piece(), piece()], Some(0)), Ok(()));
+        assert_eq!(outcome_of(vec![piece(), piece()], Some(9), true), Ok(()));
         let broken = Some(Err(ErrorKind::InvalidData.into()));
         assert_eq!(outcome(vec![piece(), broken], None), Err(Status::BAD_REQUEST));
         let late = Some(Err(ErrorKind::TimedOut.into()));

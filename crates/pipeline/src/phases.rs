@@ -290,16 +290,10 @@ pub(crate) async fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Ph
     if &*request.resource.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
     }
-    // A proxied request has no file. Only the sections of its path apply (mod_proxy.c:
-    // `proxy_map_location`).
-    if request.resource.proxied.is_some() {
-        if request.resource.depth == 0 {
-            let server = pipeline.site.server(request.server);
-            setenvif::set_by_sections(&mut request, &plan.setenvif, server.core(&plan));
-        }
-        return Ok(Mapped { request, plan, found: None });
-    }
     known::begin(&mut request);
+    if request.resource.proxied.is_some() {
+        return Ok(map_proxied(pipeline, request).await);
+    }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let server = pipeline.site.server(request.server);
     let Arrival { mut merged, looked } = match walked {
@@ -319,6 +313,22 @@ pub(crate) async fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Ph
         setenvif::set_by_sections(&mut request, &plan.setenvif, server.core(&plan));
     }
     Ok(Mapped { request, plan, found: Some(looked) })
+}
+
+/// The section walk of a request that is passed on. It has no file (mod_proxy.c:
+/// proxy_map_location).
+async fn map_proxied(pipeline: &Pipeline, mut request: Box<Request>) -> Walked {
+    let server = pipeline.site.server(request.server);
+    let mut merged = pipeline.walker.borrow_mut().map_proxied(server, &mut request);
+    if !server.locations.is_empty() {
+        merged = note_locations(pipeline, &mut request, merged);
+    }
+    let plan = Arc::clone(&merged.plan);
+    let plan = conditions(pipeline, &mut request, plan, &merged.sections).await;
+    if request.resource.depth == 0 {
+        setenvif::set_by_sections(&mut request, &plan.setenvif, server.core(&plan));
+    }
+    Mapped { request, plan, found: None }
 }
 
 /// The names that HostnameLookups wants for the log and for expressions. The access rules look up
@@ -548,7 +558,8 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     if let Some(target) = rewriting::redirect_target(&request) {
         return stop(request, plan, Answer::Redirect(target));
     }
-    if let Err(status) = body::begin(&mut request, &plan) {
+    let is_passed_on = proxying::is_wanted(pipeline, &request);
+    if let Err(status) = body::begin(&mut request, &plan, is_passed_on) {
         return stop(request, plan, status);
     }
     let handler = match choose(pipeline, &mut request, found.as_ref()) {

@@ -2,11 +2,13 @@
 //! request, takes a place at the application, asks it, and makes the response of its answer.
 
 use crate::body;
+use crate::look::{Aside, Start, beside, see};
 use crate::serve::Pipeline;
 use crate::site::Plan;
+use evenkeel_files::Kind;
 use evenkeel_message::{
-    Answer, BodyLength, Level, MayWait, Notice, Proxied, Request, Response, Status, Variables,
-    quoted,
+    Answer, BodyLength, Level, MayWait, Notice, Proxied, Request, RequestHead, Response, Status,
+    Variables, quoted,
 };
 use evenkeel_modules::script::{self, Output, Program};
 use evenkeel_modules::{proxy, proxy_fcgi};
@@ -19,6 +21,15 @@ use std::time::Duration;
 
 /// The folder of spooled request bodies.
 const SPOOL_FOLDER: &str = "/var/tmp";
+
+/// The beginning of the name of a handler that is an application.
+const HANDLER: &[u8] = b"proxy:";
+
+/// Whether a request is passed on to an application.
+pub(crate) fn is_wanted(pipeline: &Pipeline, request: &Request) -> bool {
+    let handler = request.resource.content.handler.as_deref().unwrap_or_default();
+    pipeline.site.passes_on && (request.resource.proxied.is_some() || handler.starts_with(HANDLER))
+}
 
 /// Returns the target that the handler of a request names, and `None` if the handler is no proxy.
 ///
@@ -39,12 +50,15 @@ pub(crate) fn target(
 /// # Errors
 /// The body cannot be spooled, no place is free in time, or the exchange fails.
 pub(crate) async fn pass_on(
-    pipeline: &Pipeline,
-    request: &mut Request,
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
     plan: &Plan,
     proxied: Proxied,
 ) -> Result<Response, Answer> {
-    let script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;
+    let mut script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;
+    if let Some(path) = proxy_fcgi::path_of_file(request, &proxied) {
+        find_file(pipeline, request, &path, &mut script);
+    }
     let may_wait = pipeline.before_wait(request, plan).await;
     let length = request.head.length;
     let body = match request.body.take() {
@@ -59,7 +73,13 @@ pub(crate) async fn pass_on(
     let patience = patience(pipeline, request, worker);
     let place = enter(pipeline, request, &proxied, patience.silence, &may_wait).await?;
     let body_length = (length != BodyLength::None).then(|| body.length());
-    let mut variables = variables(pipeline, request, plan, &proxied, &script, body_length);
+    let path_info = &script.path_info;
+    let translated = match path_info.is_empty() {
+        true => None,
+        false => Box::pin(translated(pipeline, request, path_info)).await,
+    };
+    let sent = Sent { script: &script, translated: translated.as_deref(), body_length };
+    let mut variables = variables(pipeline, request, plan, &proxied, &sent);
     // A target without parameters has no connections that are kept (proxy_util.c:
     // ap_proxy_pre_request).
     if worker.is_none() {
@@ -120,25 +140,80 @@ fn patience(pipeline: &Pipeline, request: &Request, worker: Option<&proxy::Worke
     Patience { connect, silence }
 }
 
+/// Looks the path of a target up in the file system, as it is and below DocumentRoot, and names the
+/// regular file that it leads to as the script. The rest of the path is PATH_INFO (mod_proxy_fcgi.c:
+/// send_environment, `dirwalk_uri_path`).
+fn find_file(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    path: &[u8],
+    script: &mut proxy_fcgi::Script,
+) {
+    let server = pipeline.site.server(request.server);
+    let root = server.settings.core.document_root.as_deref().unwrap_or(Path::new(""));
+    let below_root = [root.as_os_str().as_encoded_bytes(), path].concat();
+    for path in [path, &below_root] {
+        let looked = pipeline.walker.borrow_mut().files.look_up(path);
+        if looked.found.kind() == Kind::File {
+            let (file, path_info) = path.split_at_checked(looked.rest).unwrap_or((path, b""));
+            (script.file, script.path_info) = (file.to_vec(), path_info.to_vec());
+            return;
+        }
+    }
+}
+
+/// Returns the file that PATH_INFO leads to as the path of a URL, with what follows it. A
+/// subrequest finds it (util_script.c: ap_add_cgi_vars).
+async fn translated(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
+    path_info: &[u8],
+) -> Option<Vec<u8>> {
+    let mut target = Vec::new();
+    evenkeel_proto::escape_uri(&mut target, path_info);
+    let (path, query) = beside(pipeline, request, &target).ok()?;
+    let was_doubtful = std::mem::take(&mut request.doubtful);
+    let stand_in = Box::new(Request::new(RequestHead::default(), request.peer, request.time_us));
+    let mut asked = std::mem::replace(request, stand_in);
+    let aside = Aside::put(&mut asked, path, query);
+    let (mut asked, _) = see(pipeline, asked, Start::Path).await;
+    let resource = &mut asked.resource;
+    let file = match (&resource.content.redirect, &resource.proxied) {
+        (Some(target), _) => [b"redirect:", &**target].concat(),
+        (None, Some(proxied)) => [HANDLER, &proxied.name].concat(),
+        (None, None) => std::mem::take(&mut resource.file).as_bytes().to_vec(),
+    };
+    let file = (!file.is_empty()).then(|| [&*file, &resource.path_info].concat());
+    aside.restore(&mut asked);
+    asked.doubtful = was_doubtful;
+    *request = asked;
+    file
+}
+
+/// What the variables of a request depend on, beside the request.
+struct Sent<'a> {
+    script: &'a proxy_fcgi::Script,
+    /// PATH_TRANSLATED.
+    translated: Option<&'a [u8]>,
+    /// The length of the body in bytes, if there is one.
+    body_length: Option<u64>,
+}
+
 /// The variables of a request, before ProxyFCGISetEnvIf changes them.
 fn variables(
     pipeline: &Pipeline,
     request: &Request,
     plan: &Plan,
     proxied: &Proxied,
-    script: &proxy_fcgi::Script,
-    body_length: Option<u64>,
+    sent: &Sent<'_>,
 ) -> Variables {
-    let server = pipeline.site.server(request.server);
-    let core = server.core(plan);
+    let core = pipeline.site.server(request.server).core(plan);
     let signature = pipeline.site.signature(request, plan);
-    let root = server.settings.core.document_root.as_deref().unwrap_or(Path::new(""));
-    let translated = [root.as_os_str().as_encoded_bytes(), &script.path_info].concat();
     let program = Program {
-        file: &script.file,
-        path_info: &script.path_info,
-        path_translated: Some(&translated),
-        body_length,
+        file: &sent.script.file,
+        path_info: &sent.script.path_info,
+        path_translated: sent.translated,
+        body_length: sent.body_length,
         signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature),
         software: &pipeline.site.identity.banner,
     };

@@ -155,6 +155,7 @@ fn proxy(
         request.notify(Notice::own("rewrite", Level::Error, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     };
+    let name = uri.clone();
     let mut path = uri.split_off(origin.len());
     if is_raw && let Some(mark) = path.iter().position(|byte| *byte == b'?') {
         path.truncate(mark);
@@ -164,7 +165,7 @@ fn proxy(
     }
     let path = if is_raw { path } else { escape_path(&path) };
     let target = Arc::new(target);
-    let proxied = evenkeel_message::Proxied { target, path, is_raw, without_query: false };
+    let proxied = evenkeel_message::Proxied { target, path, is_raw, without_query: false, name };
     request.resource.proxied = Some(Box::new(proxied));
     Ok(())
 }

@@ -61,7 +61,7 @@ pub(crate) async fn show_whole(
     let mut text = head(request);
     let most = text.len() + LONGEST_BODY;
     let mut is_too_long = false;
-    body::begin(request, plan)?;
+    body::begin(request, plan, false)?;
     let read = body::read(request, may_wait, |bytes| {
         is_too_long = text.len() + bytes.len() > most;
         text.extend_from_slice(bytes);

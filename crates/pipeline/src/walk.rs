@@ -10,11 +10,11 @@ use crate::question;
 use crate::serve::Pipeline;
 use crate::site::{Plan, Server, Site};
 use crate::walks::{FolderWalk, Merged, Plans, Walk, Walks};
-use crate::way::{Way, denied, forbidden_link, locations};
+use crate::way::{Way, denied, forbidden_link, locations, proxies};
 use evenkeel_files::{Files, Kind, Limits, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
-use evenkeel_modules::core::{Match, Section};
+use evenkeel_modules::core::{Kind as SectionKind, Match, Section};
 use evenkeel_modules::{Merge, RequestContext};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -145,6 +145,15 @@ impl Walker {
             walks.keep(walk);
         }
         Ok(Arrival { merged, looked })
+    }
+
+    /// The settings of a request that is passed on: `<Proxy>` sections take the place of folders and
+    /// files (mod_proxy.c: proxy_walk). The `<If>` sections are left to [`conditions`].
+    pub(crate) fn map_proxied(&mut self, server: &Server, request: &mut Request) -> Rc<Merged> {
+        let (mut sections, mut constant) = (Vec::new(), true);
+        proxies(server, request, &mut sections);
+        locations(server, request, &mut sections, &mut constant);
+        self.plan(server, &sections, &[])
     }
 
     /// The settings with the `<Location>` sections of others in place of their own.
@@ -307,7 +316,11 @@ fn merge(defaults: &Plan, sections: &[Arc<Section>], levels: &[usize]) -> Plan {
     let (mut rest, mut begin) = (sections, 0);
     for end in levels.iter().copied().chain([sections.len()]) {
         let (level, behind) = rest.split_at_checked(end - begin).unwrap_or((rest, &[]));
-        let walks = level.chunk_by(|one, next| one.kind == next.kind);
+        // Apache merges each `<Proxy>` section with the settings before it (proxy_walk).
+        let is_one = |one: &Arc<Section>, next: &Arc<Section>| {
+            one.kind == next.kind && one.kind != SectionKind::Proxy
+        };
+        let walks = level.chunk_by(is_one);
         walks.filter_map(together).for_each(|walk| plan.add(&walk));
         (rest, begin) = (behind, end);
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 /// Wildcards of paths: a slash is matched by a slash alone.
 const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
+const ANY: GlobStyle = GlobStyle { path: false, ignore_case: false };
 
 /// What a walk has come upon so far.
 pub(crate) struct Way<'a> {
@@ -179,9 +180,28 @@ pub(crate) fn locations(
     }
 }
 
+/// Adds the `<Proxy>` and `<ProxyMatch>` sections of a request that is passed on, in their order. A
+/// section without a pattern applies to each URL that begins with its text (mod_proxy.c:
+/// proxy_walk).
+pub(crate) fn proxies(server: &Server, request: &mut Request, sections: &mut Vec<Arc<Section>>) {
+    for section in &server.settings.proxy.sections {
+        let Some(proxied) = &request.resource.proxied else { return };
+        let holds = match &section.matches {
+            Match::Exact(prefix) => proxied.name.starts_with(prefix),
+            Match::Wild(pattern) => glob(pattern, &proxied.name, ANY),
+            Match::Pattern(_) => pattern_holds(section, request, Subject::Proxied, &mut true),
+            _ => false,
+        };
+        if holds {
+            sections.push(Arc::clone(section));
+        }
+    }
+}
+
 /// What a section's pattern is matched against.
 #[derive(Clone, Copy)]
 enum Subject {
+    Proxied,
     Path,
     File,
     Name,
@@ -196,6 +216,7 @@ fn pattern_holds(
 ) -> bool {
     let Match::Pattern(pattern) = &section.matches else { return false };
     let text = match subject {
+        Subject::Proxied => request.resource.proxied.as_ref().map_or(&b""[..], |it| &it.name),
         Subject::Path => &*request.resource.path,
         Subject::File => request.resource.file.as_bytes(),
         Subject::Name => request.resource.file.last(),

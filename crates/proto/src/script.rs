@@ -8,8 +8,8 @@ use memchr::memchr;
 /// The largest head, in bytes. A longer one is an error.
 pub const MOST_HEAD: usize = 64 << 10;
 
-/// The most fields of a head.
-const MOST_FIELDS: usize = 100;
+/// The most fields of a head. Apache has no bound.
+const MOST_FIELDS: usize = 1000;
 
 /// The longest line without its end, in bytes (util_script.c: `getsfunc_BRIGADE`).
 const MOST_LINE: usize = 8189;
@@ -39,7 +39,7 @@ pub enum BadHead {
     Nothing,
     /// The head ends in the middle, or a line, the head or the number of fields is too large.
     Premature,
-    /// This line has no colon.
+    /// This line has no colon, or is empty before a NUL.
     NoColon(Vec<u8>),
 }
 
@@ -93,6 +93,10 @@ pub fn parse_script_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
         }
         if line.is_empty() {
             return Ok(parsed);
+        }
+        // A line ends at a NUL, as in the C strings of Apache.
+        if let Some(nul) = memchr(0, &line) {
+            line.truncate(nul);
         }
         let Some(colon) = memchr(b':', &line) else { return Err(BadHead::NoColon(line)) };
         let (name, value) = line.split_at_checked(colon).unwrap_or_default();
@@ -176,6 +180,10 @@ mod tests {
         let long = format!("A: b\nC: {}\n\n", "x".repeat(MOST_LINE - 2));
         assert_eq!(parse(&long).unwrap_err(), BadHead::Premature);
         assert_eq!(parse(&"A: b\n".repeat(MOST_FIELDS + 2)).unwrap_err(), BadHead::Premature);
+        assert_eq!(parse(&("A: b\n".repeat(500) + "\n")).unwrap().always.iter().count(), 1);
+        assert_eq!(parse("A: b\0c\n\n").unwrap().always.first(b"A"), Some(&b"b"[..]));
+        assert_eq!(parse("A\0: b\n\n").unwrap_err(), BadHead::NoColon(b"A".into()));
+        assert_eq!(parse("A: b\n\0C: d\n\n").unwrap_err(), BadHead::NoColon(b"".into()));
         assert!(parse("\n").unwrap().status.is_none());
         assert_eq!(parse("Status: soon\n\n").unwrap().status, Some((0, b"soon".to_vec())));
     }

@@ -15,7 +15,7 @@ mod options;
 mod output_filter;
 mod ranges;
 mod refusal;
-mod sections;
+pub(crate) mod sections;
 mod server;
 mod server_directives;
 mod settings;

@@ -37,6 +37,9 @@ pub enum Kind {
     Files,
     /// `<Location>`.
     Location,
+    /// `<Proxy>` and `<ProxyMatch>`, which take the place of folders and files for a request that
+    /// is passed on.
+    Proxy,
     /// `<If>`.
     If,
 }
@@ -87,7 +90,7 @@ impl Match {
     }
 }
 
-fn plain(path: &str) -> Match {
+pub(crate) fn plain(path: &str) -> Match {
     let path = unquoted(path);
     if is_glob(&path) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
 }
@@ -124,7 +127,11 @@ impl<'a> Argument<'a> {
     }
 }
 
-fn compile_pattern(scope: &Scope, block: &Block<'_, Scope>, text: &str) -> Result<Match, Fault> {
+pub(crate) fn compile_pattern(
+    scope: &Scope,
+    block: &Block<'_, Scope>,
+    text: &str,
+) -> Result<Match, Fault> {
     scope
         .compile_pattern(text)
         .map(|pattern| Match::Pattern(Arc::new(pattern)))
@@ -141,7 +148,7 @@ fn place_within(scope: &Scope) -> Place {
 
 /// Applies the directives of a section to new settings and returns them. `path` is the path, name
 /// or pattern of the section (Apache: cmd->path).
-fn inner_settings(
+pub(crate) fn inner_settings(
     scope: &mut Scope,
     block: &Block<'_, Scope>,
     place: Place,
@@ -156,7 +163,7 @@ fn inner_settings(
     walked.map(|()| inner.into_settings())
 }
 
-fn numbered(
+pub(crate) fn numbered(
     scope: &mut Scope,
     block: &Block<'_, Scope>,
     kind: Kind,

@@ -4,6 +4,8 @@
 use super::pass::From;
 use super::worker::Worker;
 use super::{ErrorOverride, Pass};
+use crate::core::Kind;
+use crate::core::sections::{compile_pattern, inner_settings, numbered, plain};
 use crate::{
     Active, Directive, DirectiveResult, Module, Place, Scope, Where, argument, directive, section,
 };
@@ -247,7 +249,8 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if let Some(target) = &target {
         set_parameters(scope, what, target, &parameters)?;
     }
-    let pass = Pass { from, target: target.map(Arc::new), is_raw, without_query };
+    let url = to.split_once('|').map_or(&*to, |(_, url)| url).into();
+    let pass = Pass { from, url, target: target.map(Arc::new), is_raw, without_query };
     match in_section {
         true => scope.directory.proxy.pass = Some(Arc::new(pass)),
         false => scope.server.proxy.passes.push(Arc::new(pass)),
@@ -289,26 +292,32 @@ fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
     pairs.ok_or_else(|| "Invalid Proxy parameter. Parameter must be in the form 'key=value'".into())
 }
 
+/// ProxySet. In a `<Proxy>` section, the application is that of the section.
 fn set(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let (url, parameters) = next_word(call.raw);
-    set_of(scope, &url, parameters)
-}
-
-/// Executes ProxySet with parameters for the application at `url`.
-fn set_of(scope: &mut Scope, url: &str, parameters: &str) -> DirectiveResult {
+    let (url, parameters) = match &scope.place {
+        Place::Proxy(url) => (url.to_string(), call.raw),
+        _ => next_word(call.raw),
+    };
     let pairs = key_values(parameters)
         .map_err(|_| "Invalid ProxySet parameter. Parameter must be in the form 'key=value'")?;
-    let target = target(scope, "ProxySet", url)?;
+    let target = target(scope, "ProxySet", &url)?;
     set_parameters(scope, "ProxySet", &target, &pairs)
 }
 
-/// Reads a `<Proxy>` section of one application. Any directive but ProxySet is a fault, because
-/// the settings of a `<Proxy>` section do not apply to proxied requests here.
+/// Reads a `<Proxy>` or `<ProxyMatch>` section. Its settings apply to requests that ProxyPass or
+/// mod_rewrite passes on to its URL. Words behind the URL are parameters of the application.
 fn proxy_section(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let name = block.call.name;
     let (url, rest) = next_word(block.argument()?);
-    let url = url.strip_prefix("proxy:").unwrap_or(&url).to_owned();
-    let rest = rest.to_owned();
+    let url = strip_scheme(&url).to_owned();
+    let matches = match name {
+        "<ProxyMatch" => compile_pattern(scope, block, &url)?,
+        _ => plain(&url),
+    };
+    let place = Place::Proxy(url.as_str().into());
+    let settings = inner_settings(scope, block, place, &url)?;
+    let section = numbered(scope, block, Kind::Proxy, matches, settings);
+    scope.server.proxy.sections.push(section);
     if !rest.is_empty() {
         if name == "<ProxyMatch" {
             let text = "Multiple <ProxyMatch> arguments not (yet) supported.";
@@ -321,25 +330,18 @@ fn proxy_section(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Faul
         if !url.contains(':') {
             return Err(block.fault(format!("{name}> arguments are not supported for non url.")));
         }
+        let target = target(scope, name, &url).map_err(|text| block.fault(text))?;
+        let pairs = key_values(rest).map_err(|text| block.fault(text))?;
+        set_parameters(scope, name, &target, &pairs).map_err(|text| block.fault(text))?;
     }
-    for child in block.children() {
-        if !child.name.eq_ignore_ascii_case("ProxySet") {
-            let text = format!(
-                "{} in {name}> is not there yet: put it into a <Location> of the path that is \
-                 passed on",
-                child.name
-            );
-            return Err(Fault::new(child.position.clone(), text));
-        }
-        set_of(scope, &url, &child.arguments)
-            .map_err(|text| Fault::new(child.position.clone(), text))?;
+    Ok(())
+}
+
+/// The URL of a section without `proxy:` before it.
+fn strip_scheme(url: &str) -> &str {
+    const SCHEME: &str = "proxy:";
+    match url.split_at_checked(SCHEME.len()) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SCHEME) => rest,
+        _ => url,
     }
-    // A section for a scheme that this server does not support would never apply.
-    let is_url = url.contains("://") && name == "<Proxy" && !evenkeel_expr::is_glob(url.as_bytes());
-    if !is_url {
-        return Ok(());
-    }
-    let target = target(scope, name, &url).map_err(|text| block.fault(text))?;
-    let pairs = key_values(&rest).map_err(|text| block.fault(text))?;
-    set_parameters(scope, name, &target, &pairs).map_err(|text| block.fault(text))
 }

@@ -11,6 +11,7 @@ pub use directives::MODULE;
 pub use pass::{Pass, Passed, escape_path};
 pub use worker::Worker;
 
+use crate::core::Section;
 use crate::settings::merged;
 use crate::{Merge, Shared};
 use evenkeel_message::{Answer, Proxied, Request, Status, Target};
@@ -26,6 +27,8 @@ pub struct Rules {
     pub passes: Vec<Arc<Pass>>,
     /// Applications with parameters.
     pub workers: Vec<Arc<Worker>>,
+    /// `<Proxy>` and `<ProxyMatch>`, in the order of the configuration.
+    pub sections: Vec<Arc<Section>>,
     /// ProxyTimeout.
     pub timeout: Option<Duration>,
     /// ProxyPassInherit.
@@ -46,6 +49,7 @@ impl Merge for Rules {
         Self {
             passes: [over.passes.as_slice(), inherited].concat(),
             workers: [over.workers.as_slice(), &base.workers].concat(),
+            sections: [base.sections.as_slice(), &over.sections].concat(),
             timeout: over.timeout.or(base.timeout),
             inherits: over.inherits.or(base.inherits),
         }
@@ -145,7 +149,8 @@ pub fn of_handler(request: &mut Request, runtime_dir: &Path) -> Result<Option<Pr
     };
     let file = request.resource.file.as_os_str().as_bytes();
     let path = [target.path.as_bytes(), file].concat();
-    Ok(Some(Proxied { target: Arc::new(target), path, is_raw: true, without_query: false }))
+    let (target, name) = (Arc::new(target), Vec::new());
+    Ok(Some(Proxied { target, path, is_raw: true, without_query: false, name }))
 }
 
 /// Returns the worker whose URL is the longest prefix of the URL of a request (proxy_util.c:

@@ -14,6 +14,8 @@ const PLAIN: &[u8] = b"~$-_.+!*'(),;:@&=/";
 pub struct Pass {
     /// The paths that the rule matches.
     pub(super) from: From,
+    /// The URL as the rule has it, without the socket before it.
+    pub(super) url: Box<str>,
     /// The target, or `None` for a rule with `!`, which excludes its paths from proxying.
     pub(super) target: Option<Arc<Target>>,
     /// Whether the path is sent as the client has encoded it (`nocanon`).
@@ -48,50 +50,83 @@ impl Pass {
     /// # Errors
     /// 500 if the pattern exceeds the limits of a match on this path.
     pub fn apply(&self, request: &mut Request) -> Result<Passed, Answer> {
-        let path = &*request.resource.path;
-        let raw = || {
-            let mut raw = evenkeel_proto::raw_path(&request.head).to_vec();
-            if let Some(query) = &request.resource.query {
-                raw.extend_from_slice(&[b"?", query.as_slice()].concat());
-            }
-            raw
-        };
-        let subject = if self.is_raw { raw() } else { path.to_vec() };
-        let own_path = self.target.as_ref().map_or("", |target| &target.path).as_bytes();
-        let mapped = match &self.from {
-            From::Prefix(prefix) => {
-                let Some(length) = match_prefix(&subject, prefix) else {
-                    return Ok(Passed::Elsewhere);
-                };
-                [own_path, subject.get(length..).unwrap_or_default()].concat()
-            }
-            From::Pattern(pattern) => {
-                let mut captures = Captures::default();
-                match pattern.capture_within(&request.allowance, &subject, &mut captures) {
-                    Ok(false) => return Ok(Passed::Elsewhere),
-                    Ok(true) => {}
-                    Err(error) => {
-                        let text = format!("ProxyPassMatch was not matched: {error}");
-                        request.notify(Notice::own("proxy", Level::Error, text));
-                        return Err(Status::INTERNAL_SERVER_ERROR.into());
-                    }
-                }
-                let mut mapped = Vec::new();
-                captures.substitute(own_path, &mut mapped);
-                mapped
-            }
-        };
+        let decoded = request.resource.path.to_vec();
+        let Some(mut mapped) = self.map(request, &decoded)? else { return Ok(Passed::Elsewhere) };
         let Some(target) = &self.target else { return Ok(Passed::Never) };
-        let path = if self.is_raw { mapped } else { escape_path(&mapped) };
+        let mut is_raw = self.is_raw;
+        if is_raw {
+            let raw = raw_target(request);
+            match self.map(request, &raw)? {
+                Some(other) if self.is_pattern() || other.matched == mapped.matched => {
+                    mapped = other;
+                }
+                _ => {
+                    is_raw = false;
+                    let text = "Unescaped URL path matched ProxyPass; ignoring unsafe nocanon";
+                    request.notify(Notice::new("proxy", Level::Warn, 1136, text));
+                }
+            }
+        }
+        let Mapped { name, .. } = mapped;
+        let path = name.get(self.url.len() - target.path.len()..).unwrap_or_default();
+        let path = if is_raw { path.to_vec() } else { escape_path(path) };
         let path = if path.starts_with(b"/") { path } else { [b"/", &*path].concat() };
-        let target = Arc::clone(target);
-        Ok(Passed::To(Proxied {
-            target,
-            path,
-            is_raw: self.is_raw,
-            without_query: self.without_query,
-        }))
+        let (target, without_query) = (Arc::clone(target), self.without_query);
+        Ok(Passed::To(Proxied { target, path, is_raw, without_query, name }))
     }
+
+    fn is_pattern(&self) -> bool {
+        matches!(self.from, From::Pattern(_))
+    }
+
+    /// Returns the URL for a path, or `None` if the rule does not match it.
+    fn map(&self, request: &mut Request, path: &[u8]) -> Result<Option<Mapped>, Answer> {
+        let url = self.url.as_bytes();
+        let pattern = match &self.from {
+            From::Prefix(prefix) => {
+                let Some(matched) = match_prefix(path, prefix) else { return Ok(None) };
+                let name = [url, path.get(matched..).unwrap_or_default()].concat();
+                return Ok(Some(Mapped { name, matched }));
+            }
+            From::Pattern(pattern) => pattern,
+        };
+        let mut captures = Captures::default();
+        match pattern.capture_within(&request.allowance, path, &mut captures) {
+            Ok(false) => Ok(None),
+            Ok(true) => {
+                let mut name = Vec::new();
+                captures.substitute(url, &mut name);
+                // A URL without references has the whole path behind it.
+                if name == url {
+                    name.extend_from_slice(path);
+                }
+                Ok(Some(Mapped { name, matched: 0 }))
+            }
+            Err(error) => {
+                let text = format!("ProxyPassMatch was not matched: {error}");
+                request.notify(Notice::own("proxy", Level::Error, text));
+                Err(Status::INTERNAL_SERVER_ERROR.into())
+            }
+        }
+    }
+}
+
+/// A path that a rule maps.
+struct Mapped {
+    /// The URL.
+    name: Vec<u8>,
+    /// The length of the prefix that matches.
+    matched: usize,
+}
+
+/// The path and the query of a request as the client has sent them.
+fn raw_target(request: &Request) -> Vec<u8> {
+    let mut raw = evenkeel_proto::raw_path(&request.head).to_vec();
+    if let Some(query) = &request.resource.query {
+        raw.push(b'?');
+        raw.extend_from_slice(query);
+    }
+    raw
 }
 
 /// Percent-encodes the bytes that may not stand in the path of a URL (mod_proxy_fcgi.c:

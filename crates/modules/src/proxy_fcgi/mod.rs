@@ -31,13 +31,10 @@ pub const MODULE: Module = Module {
          memory and more in /var/tmp. A slow client holds no worker of the application, and a \
          chunked body has a CONTENT_LENGTH. Apache streams it.",
         "A response whose end is there together with its head has a Content-Length.",
-        "A response that ends within its head is answered with 500. Apache sends an empty page \
-         with 200.",
+        "A response that ends within its head is answered with 500. Apache sends 200 with an empty \
+         page or with the part of the head that has come as its text.",
         "A script whose head is malformed is answered with the page of 500. Apache sends 500 \
          without a page.",
-        "LimitRequestBody also bounds the body of a request that is passed on. Apache does not apply \
-         it there.",
-        "proxy-fcgi-pathinfo=full is refused with 500.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
@@ -51,6 +48,9 @@ pub enum BackendType {
     /// Any other application.
     Generic,
 }
+
+/// The variable that says how PATH_INFO is made of the path of the target.
+const PATH_INFO_RULE: &str = "proxy-fcgi-pathinfo";
 
 /// One ProxyFCGISetEnvIf.
 #[derive(Debug)]
@@ -153,40 +153,43 @@ pub fn script(
         request.notify(Notice::new("proxy_fcgi", Level::Error, 10414, text));
         return Err(Status::FORBIDDEN.into());
     }
-    let (path, mut path_info) = (proxied.path.clone(), request.resource.path_info.clone());
-    if let Some(rule) = request.resource.env.value("proxy-fcgi-pathinfo").map(<[u8]>::to_vec) {
-        split_path(&path, &mut path_info, &rule, request)?;
+    let (path, mut path_info) = (&*proxied.path, request.resource.path_info.clone());
+    if let Some(rule) = request.resource.env.value(PATH_INFO_RULE) {
+        split_path(path, &mut path_info, rule);
     }
     let file = match may_be_fpm {
-        true => [b"proxy:", &*proxied.target.url(&path)].concat(),
-        false => path,
+        true => [b"proxy:", &*proxied.target.url(path)].concat(),
+        false => path.to_vec(),
     };
     Ok(Script { file, path_info })
 }
 
+/// Returns the path that has to be looked up in the file system to name the script: that of the
+/// target, without percent-encoding. Returns `None` unless the variable proxy-fcgi-pathinfo asks
+/// for it with the value `full`.
+#[must_use]
+pub fn path_of_file(request: &Request, proxied: &Proxied) -> Option<Vec<u8>> {
+    let rule = request.resource.env.value(PATH_INFO_RULE)?;
+    rule.eq_ignore_ascii_case(b"full").then(|| match proxied.is_raw {
+        true => proxied.path.clone(),
+        false => decoded(&proxied.path, |_| true),
+    })
+}
+
 /// Sets PATH_INFO by the rule in the variable proxy-fcgi-pathinfo.
-fn split_path(
-    path: &[u8],
-    path_info: &mut Vec<u8>,
-    rule: &[u8],
-    request: &mut Request,
-) -> Result<(), Answer> {
+fn split_path(path: &[u8], path_info: &mut Vec<u8>, rule: &[u8]) {
     let is = |name: &str| rule.eq_ignore_ascii_case(name.as_bytes());
-    if is("full") {
-        let text = "proxy-fcgi-pathinfo=full is not there yet: use first-dot or last-dot";
-        request.notify(Notice::own("proxy_fcgi", Level::Error, text));
-        return Err(Status::INTERNAL_SERVER_ERROR.into());
-    }
-    if !is("first-dot") && !is("last-dot") {
-        *path_info = path.to_vec();
-        if is("unescape") {
-            *path_info = unescaped(path_info);
+    let dot = match () {
+        () if is("full") => return,
+        () if is("first-dot") => path.iter().position(|byte| *byte == b'.'),
+        () if is("last-dot") => path.iter().rposition(|byte| *byte == b'.'),
+        () => {
+            *path_info = match is("unescape") {
+                true => unescaped(path),
+                false => path.to_vec(),
+            };
+            return;
         }
-        return Ok(());
-    }
-    let dot = match is("first-dot") {
-        true => path.iter().position(|byte| *byte == b'.'),
-        false => path.iter().rposition(|byte| *byte == b'.'),
     };
     let slash = dot.and_then(|dot| {
         let behind = path.get(dot..)?.iter().position(|byte| *byte == b'/')?;
@@ -195,19 +198,23 @@ fn split_path(
     if let Some(slash) = slash {
         *path_info = unescaped(path.get(slash..).unwrap_or_default());
     }
-    Ok(())
 }
 
 /// Decodes the percent-encoding of a path, but not `%2F` and `%00` (util.c:
 /// `ap_unescape_url_keep2f`).
 fn unescaped(path: &[u8]) -> Vec<u8> {
+    decoded(path, |byte| !matches!(byte, b'/' | 0))
+}
+
+/// Decodes the percent-encoding of the bytes that `takes` accepts.
+fn decoded(path: &[u8], takes: impl Fn(u8) -> bool) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
     while let [first, behind @ ..] = rest {
         rest = behind;
         if let (b'%', [high, low, after @ ..]) = (first, behind)
             && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-            && !matches!((high << 4) | low, b'/' | 0)
+            && takes((high << 4) | low)
         {
             out.push((high << 4) | low);
             rest = after;

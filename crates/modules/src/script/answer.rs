@@ -114,11 +114,21 @@ fn add_modified(
 }
 
 /// Evaluates the conditions of the request (RFC 9110, section 13) for a program that sets no
-/// status. The response becomes 304 or 412 if they require it.
+/// status. The response becomes 304 or 412 if they require it. A response without Last-Modified has
+/// been modified just now for If-Unmodified-Since (http_protocol.c:
+/// ap_condition_if_unmodified_since).
 fn settle_conditions(request: &Request, response: &mut Response, modified: Option<i64>) {
     let etag = response.fields.first(Name::ETag).map(<[u8]>::to_vec);
     let validators = Validators { etag: etag.as_deref(), modified };
-    let verdict = evaluate(request.resource.method, request.fields(), &validators, now_seconds());
+    let (fields, now) = (request.fields(), now_seconds());
+    let is_changed = || {
+        let since = fields.first(Name::IfUnmodifiedSince).and_then(|it| parse_http_date(it, now));
+        since.is_some_and(|since| since < now)
+    };
+    let verdict = match modified {
+        None if !fields.contains(Name::IfMatch) && is_changed() => Verdict::Failed,
+        _ => evaluate(request.resource.method, fields, &validators, now),
+    };
     response.status = match verdict {
         Verdict::Proceed => return,
         Verdict::NotModified => Status::NOT_MODIFIED,
