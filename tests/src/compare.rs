@@ -88,8 +88,8 @@ fn compare_responses(oracle: &Response, other: &Response, ignored: &[String]) ->
     differences
 }
 
-/// Gives the oracle's response the Content-Length of the other one in place of chunks, or of the end
-/// of the connection.
+/// Gives the oracle's response the Content-Length of the other one in place of chunks, or of the
+/// end of the connection.
 fn state_length(oracle: &mut Response, other: &Response) {
     let is_chunked = oracle.header("Content-Length").is_none();
     let has_length = other.header("Transfer-Encoding").is_none();

@@ -141,8 +141,8 @@ fn patience(pipeline: &Pipeline, request: &Request, worker: Option<&proxy::Worke
 }
 
 /// Looks the path of a target up in the file system, as it is and below DocumentRoot, and names the
-/// regular file that it leads to as the script. The rest of the path is PATH_INFO (mod_proxy_fcgi.c:
-/// send_environment, `dirwalk_uri_path`).
+/// regular file that it leads to as the script. The rest of the path is PATH_INFO
+/// (mod_proxy_fcgi.c: send_environment, `dirwalk_uri_path`).
 fn find_file(
     pipeline: &Pipeline,
     request: &mut Request,

@@ -147,8 +147,8 @@ impl Walker {
         Ok(Arrival { merged, looked })
     }
 
-    /// The settings of a request that is passed on: `<Proxy>` sections take the place of folders and
-    /// files (mod_proxy.c: proxy_walk). The `<If>` sections are left to [`conditions`].
+    /// The settings of a request that is passed on: `<Proxy>` sections take the place of folders
+    /// and files (mod_proxy.c: proxy_walk). The `<If>` sections are left to [`conditions`].
     pub(crate) fn map_proxied(&mut self, server: &Server, request: &mut Request) -> Rc<Merged> {
         let (mut sections, mut constant) = (Vec::new(), true);
         proxies(server, request, &mut sections);
