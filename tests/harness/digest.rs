@@ -6,6 +6,7 @@
 use evenkeel_tests::answer::Response;
 use evenkeel_tests::digest::{Challenge, Login, line, quoted, send, without_nonces};
 use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::play::without_denials;
 use evenkeel_tests::server::{Kind, Server};
 use rustix::process::Signal;
 use std::collections::HashSet;
@@ -360,6 +361,7 @@ impl Talk<'_> {
             let text = text.replace(&self.house.address.port().to_string(), "PORT");
             Some(format!("{level} {}", without_nonces(&text)))
         };
+        let new = without_denials(&new);
         let clients = new.lines().filter(|line| line.contains("[client "));
         clients.filter_map(number).collect::<Vec<_>>().join("; ")
     }

@@ -240,7 +240,7 @@ fn compare_lines(oracle: &[u8], other: &[u8], in_order: bool) -> Vec<String> {
 
 /// The text without what Evenkeel adds to the messages of refusals: the lines that deny a request,
 /// up to the end of the line or the Referer. Apache's text has no such end.
-fn without_denials(text: &str) -> String {
+pub fn without_denials(text: &str) -> String {
     let mut shortened = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let marks = [("; denied by ", 0), ("\": denied by ", "\": ".len())];
