@@ -280,10 +280,14 @@ impl ConnectionSite for ThreadSite {
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
         let options = &self.settings(request.server).options;
         recognise_method(request.head.receive(), &self.site().global.core.methods, options)?;
-        address(request, options)?;
+        let addressed = address(request, options);
         let Request { head, peer, server, host, resource, has_bad_path, .. } = request;
         let raw = raw_path(head);
-        *server = self.site().hosts.server(peer.local, host, raw);
+        // A refusal that keeps the host is sent by the virtual host of that name.
+        if addressed.is_ok() || !host.is_empty() {
+            *server = self.site().hosts.server(peer.local, host, raw);
+        }
+        addressed?;
         self.check_host(*server, peer.local, host)?;
         expectation(head, true)?;
         let options = self.site().server(*server).uri_options();

@@ -35,15 +35,15 @@ pub(crate) fn die(
     status: Status,
     fields: Fields,
 ) -> Fate {
-    // What is answered to a connection that goes on is told when the body has been read, and one
-    // that is too long is what the client is told of first (http_request.c: ap_die_r).
+    // If the connection stays open, the body is read before the error is sent. A body beyond
+    // LimitRequestBody replaces the error by 413, and the fields of the error are discarded
+    // (http_protocol.c: ap_send_error_response, whose second run finds them cleared).
     if !status.drops_connection()
         && let Err(too_long) = body::check_length(&mut request, plan)
     {
         request.resource.status = too_long;
-        // Allow belongs to a response with 405, not to this status.
-        let mut fields = fields;
-        fields.remove("Allow");
+        request.resource.always = Fields::new();
+        let fields = Fields::new();
         if let Some(ErrorDocument::Text(text)) = plan.core.error_documents.of(too_long) {
             return with_text(pipeline, request, plan, status, fields, text);
         }

@@ -8,19 +8,23 @@ use crate::target::{Form, Target};
 use evenkeel_message::{Fields, Level, Name, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
+/// The message number of a request of HTTP/1.1 without the field Host.
+const MISSING_HOST: u16 = 569;
+
 /// Sets host, port and query of a request whose head is complete. The host of the target wins over
 /// the field Host, if the scheme of the target is that of the connection, which is http. The host
 /// of another scheme is ignored, because an intermediary may have chosen by the field (Apache:
 /// protocol.c, `ap_parse_uri`). Under Strict, the host of the target also replaces the field; under
 /// Unsafe, conditions see the field as it came (vhost.c, `ap_update_vhost_from_headers_ex`). A
-/// request that is refused has no host.
+/// request that is refused has no host, except that a request whose field Host is missing keeps the
+/// host of its target.
 ///
 /// # Errors
 ///
 /// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
 pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
     let filled = fill(request, options);
-    if filled.is_err() {
+    if filled.as_ref().is_err_and(|refusal| refusal.notice.number != Some(MISSING_HOST)) {
         request.host.clear();
     }
     filled
@@ -45,16 +49,19 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
         form => form == Form::Authority,
     };
     if head.version == Version::Http11 && field.is_none_or(|value| value.is_empty() && !is_named) {
+        if is_named {
+            *port = split(authority(&target), host, options.strict)?;
+        }
         let text = "client sent HTTP/1.1 request without hostname (see RFC2616 section 14.23): ";
-        return Err(Refusal::bad(569, format!("{text}{}", excerpt(target.path))));
+        return Err(Refusal::bad(MISSING_HOST, format!("{text}{}", excerpt(target.path))));
     }
     if target.form == Form::Absolute && !is_named && !has_scheme(b"https") {
         return Err(unknown_scheme(head.target()));
     }
     if is_named {
         let has_field = field.is_some();
-        let whole = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
-        let authority = whole.strip_suffix(b":").unwrap_or(whole);
+        let whole = without_user(&target);
+        let authority = authority(&target);
         // An http URI must have a host (RFC 9110, section 4.2.1), though Apache accepts an empty
         // one.
         *port = split(authority, host, options.strict)?;
@@ -71,6 +78,17 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
         *port = split(field, host, options.strict)?;
     }
     Ok(())
+}
+
+/// Host and port of a target, without the user.
+fn without_user<'a>(target: &Target<'a>) -> &'a [u8] {
+    target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default()
+}
+
+/// Host and port of a target, without an empty port.
+fn authority<'a>(target: &Target<'a>) -> &'a [u8] {
+    let whole = without_user(target);
+    whole.strip_suffix(b":").unwrap_or(whole)
 }
 
 /// Joins several fields to one, as Apache joins the fields of every name. Strict refuses the result
