@@ -2,12 +2,14 @@
 //! under which name, in responses, logs and on the status page.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, wait_for};
-use evenkeel_tests::load::connect;
-use evenkeel_tests::server::free_port;
+use evenkeel_tests::house::{House, send, wait_for};
+use evenkeel_tests::load::{connect, probe};
+use evenkeel_tests::server::{Kind, command, free_port, program};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -106,6 +108,68 @@ impl Site {
 /// The value of a field.
 fn field<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// Runs the words after it where socket(2) refuses IPv6 (EAFNOSUPPORT), as in a kernel without it:
+/// a filter of seccomp(2), whose rows are those of struct sock_filter.
+const NO_IPV6: &str = "
+import ctypes, os, platform, struct, sys
+socket = {'x86_64': 41, 'aarch64': 198}[platform.machine()]
+rows = [(0x20, 0, 0, 0), (0x15, 0, 3, socket), (0x20, 0, 0, 16), (0x15, 0, 1, 10),
+        (0x06, 0, 0, 0x50000 | 97), (0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *row) for row in rows))
+class Program(ctypes.Structure):
+    _fields_ = [('length', ctypes.c_ushort), ('rows', ctypes.c_void_p)]
+program = Program(len(rows), ctypes.addressof(code))
+if ctypes.CDLL(None).prctl(22, 2, ctypes.byref(program), 0, 0):
+    sys.exit('there is no seccomp')
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// Runs the words after it in a network of their own, whose kernel has IPv6 switched off.
+const IPV6_OFF: &str = "
+import ctypes, fcntl, os, socket, struct, sys
+if ctypes.CDLL(None).unshare(0x40000000):
+    sys.exit('there is no network namespace')
+up = struct.pack('16sH14x', b'lo', 0x41)
+fcntl.ioctl(socket.socket(), 0x8914, up)
+open('/proc/sys/net/ipv6/conf/all/disable_ipv6', 'w').write('1')
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// Lines that name the same addresses where there is no IPv6.
+const ALL_OF_BOTH: [&str; 2] =
+    ["Listen 0.0.0.0:@DUAL@\nListen @DUAL@\n", "Listen @DUAL@\nListen 0.0.0.0:@DUAL@\n"];
+
+#[test]
+fn all_addresses_are_served_where_the_kernel_has_no_ipv6() {
+    for lines in ALL_OF_BOTH {
+        let dual = free_port().unwrap();
+        let mut house = House::lay_out(&lines.replace("@DUAL@", &dual.to_string())).unwrap();
+        house.start(&["python3", "-c", NO_IPV6]).unwrap();
+        probe(SocketAddr::new(V4, dual)).unwrap();
+        assert!(std::net::TcpStream::connect((V6, dual)).is_err(), "IPv6 is there");
+        house.reload().unwrap();
+        probe(SocketAddr::new(V4, dual)).unwrap();
+        house.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_server_starts_where_ipv6_is_switched_off() {
+    for lines in ALL_OF_BOTH {
+        let dual = free_port().unwrap();
+        let house = House::lay_out(&lines.replace("@DUAL@", &dual.to_string())).unwrap();
+        let program = program(Kind::Evenkeel, &house.path("")).unwrap();
+        let (program, file) = (program.to_string_lossy(), house.path("httpd.conf"));
+        let file = file.to_string_lossy();
+        let words = ["-c", IPV6_OFF, &*program, "-f", &*file, "-k", "start"];
+        let started = command(Path::new("/usr/bin/python3"), &words).output().unwrap();
+        let told = String::from_utf8_lossy(&started.stderr).into_owned();
+        assert!(started.status.success() && told.is_empty(), "{told}");
+        send(house.named_parent(), Signal::TERM);
+        wait_for("the end", || !house.path("logs/httpd.pid").exists()).unwrap();
+    }
 }
 
 #[test]

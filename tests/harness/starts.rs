@@ -3,7 +3,7 @@
 //! user.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, send, wait_for};
+use evenkeel_tests::house::{House, halt, send, wait_for};
 use evenkeel_tests::load::{probe, text};
 use evenkeel_tests::server::{Kind, command, program};
 use rustix::process::Signal;
@@ -102,6 +102,98 @@ fn a_reload_without_the_folder_of_a_log_is_refused_before_it_is_sent() {
         assert!(ours.1.contains("AH02297") && ours.2 == Some(1), "{ours:?}");
     }
     probe(house.address).unwrap();
+}
+
+/// Reloads that only the running server can refuse: the additional lines, and what is said of them.
+const REFUSED_BY_THE_SERVER: [(&str, &str); 3] = [
+    ("Listen 127.0.0.1:@TAKEN@\n", "AH00072: make_sock: could not bind to address 127.0.0.1:"),
+    ("CustomLog \"||/no/such/program\" %h\n", "/no/such/program"),
+    ("CustomLog @ROOT@/htdocs %h\n", "Is a directory: AH00649: could not open transfer log file"),
+];
+
+#[test]
+fn a_reload_that_the_server_refuses_is_told_to_who_asked_for_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for model in ["event", "worker", "prefork"] {
+        let module =
+            format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
+        let house = House::open(&module, &[]).unwrap();
+        for (lines, reason) in REFUSED_BY_THE_SERVER {
+            house.configure(&lines.replace("@TAKEN@", &port)).unwrap();
+            let word = if lines.contains("Listen") { "restart" } else { "graceful" };
+            let (out, err, status) = said(Kind::Evenkeel, &house, &["-k", word]);
+            assert!(err.contains(reason), "{model}, {lines}: {err}");
+            let end = "the server goes on with the old one\n";
+            assert!(err.ends_with(end), "{model}, {lines}: {err}");
+            assert_eq!((out.as_str(), status), ("", Some(1)), "{model}, {lines}");
+            probe(house.address).unwrap();
+        }
+        // The refusals before do not hold back a good configuration.
+        house.configure("").unwrap();
+        let resumed = || house.error_log().matches("resuming normal operations").count();
+        let before = resumed();
+        for (round, word) in ["graceful", "restart", "graceful"].into_iter().enumerate() {
+            let told = said(Kind::Evenkeel, &house, &["-k", word]);
+            assert_eq!(told, (String::new(), String::new(), Some(0)), "{model}, {word}");
+            assert_eq!(resumed(), before + round + 1, "{model}, {word}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_to_another_model_is_refused_and_told() {
+    let house = House::open("", &[]).unwrap();
+    let file = house.path("httpd.conf");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("mpm_event", "mpm_prefork")).unwrap();
+    let (_, err, status) = said(Kind::Evenkeel, &house, &["-k", "graceful"]);
+    assert!(err.starts_with("AH00534: apache2: Configuration error: The MPM cannot be"), "{err}");
+    assert_eq!(status, Some(1));
+    probe(house.address).unwrap();
+}
+
+#[test]
+fn every_one_of_many_reloads_at_once_is_told_how_it_went() {
+    let house = House::open("", &[]).unwrap();
+    house.configure("CustomLog @ROOT@/htdocs %h\n").unwrap();
+    let told = |_| said(Kind::Evenkeel, &house, &["-k", "graceful"]).2;
+    let all = |wanted: Option<i32>| {
+        let many: Vec<Option<i32>> = std::thread::scope(|scope| {
+            let one = |number| scope.spawn(move || told(number));
+            let threads: Vec<_> = (0..8).map(one).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(many, [wanted; 8]);
+    };
+    all(Some(1));
+    house.configure("").unwrap();
+    all(Some(0));
+}
+
+#[test]
+fn the_sender_of_a_reload_does_not_wait_for_a_server_that_keeps_no_record() {
+    let mut house = House::open("", &[]).unwrap();
+    let record = house.path("logs/httpd.pid.reload");
+    let text = fs::read_to_string(&record).unwrap();
+    // Neither for apache2, nor because of a file that somebody else has put there.
+    let other = house.path("logs/other");
+    fs::write(&other, &text).unwrap();
+    fs::remove_file(&record).unwrap();
+    house.configure("CustomLog @ROOT@/htdocs %h\n").unwrap();
+    let refusals = || house.error_log().matches("the server goes on with the old one").count();
+    let told = || said(Kind::Evenkeel, &house, &["-k", "graceful"]);
+    halt(&[house.parent()]).unwrap();
+    assert_eq!(told(), (String::new(), String::new(), Some(0)));
+    std::os::unix::fs::symlink(&other, &record).unwrap();
+    assert_eq!(told(), (String::new(), String::new(), Some(0)));
+    house.signal(Signal::CONT);
+    wait_for("the refusal", || refusals() == 1).unwrap();
+    // The server has put its own file in the place of the link.
+    assert_eq!(fs::read_to_string(&other).unwrap(), text);
+    assert_eq!(told().2, Some(1));
+    house.stop().unwrap();
+    assert!(!record.exists());
 }
 
 /// Blocks for two process models, each from a public report, in one configuration.

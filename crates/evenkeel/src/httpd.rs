@@ -228,13 +228,22 @@ fn send(program: &str, line: &CommandLine, choice: Choice, signal: &str) -> i32 
         complain(&text);
         return 1;
     }
-    match signal_server(&settings.pid_file.unwrap_or_default(), command) {
+    let outcome = signal_server(&settings.pid_file.unwrap_or_default(), command);
+    if reloads && matches!(outcome, SignalOutcome::Done(_) | SignalOutcome::Reloads(_)) {
+        configuration.notices.iter().for_each(|notice| complain(&remark_text(notice)));
+    }
+    match outcome {
         SignalOutcome::Done(said) => {
-            let remarks = configuration.notices.iter().filter(|_| reloads);
-            remarks.for_each(|notice| complain(&remark_text(notice)));
             said.iter().for_each(|said| say(said));
             0
         }
+        SignalOutcome::Reloads(pending) => match pending.wait() {
+            Ok(()) => 0,
+            Err(text) => {
+                complain(&text);
+                1
+            }
+        },
         SignalOutcome::StartHere(said) => {
             said.iter().for_each(|said| say(said));
             ended(serve(program, choice, mode(line), None))

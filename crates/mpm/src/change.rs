@@ -223,7 +223,7 @@ impl<S: Server> Parent<'_, S> {
             }
             State::Changing(change) => change.next = change.next.max(Some(asked)),
             State::Upgrading(upgrade) => upgrade.next = upgrade.next.max(Some(asked)),
-            State::Stopping { .. } => {}
+            State::Stopping { .. } => self.reload_record.close(),
         }
     }
 
@@ -273,6 +273,7 @@ impl<S: Server> Parent<'_, S> {
     /// Starts a reload: a copy of the parent reads the configuration.
     pub(crate) fn check(&mut self, restart: Restart) {
         self.supervisor.reloading();
+        self.reload_record.begin();
         self.log_event(&match restart {
             Restart::Graceful => ParentEvent::RestartingGracefully,
             Restart::Hard => ParentEvent::Restarting,
@@ -290,18 +291,28 @@ impl<S: Server> Parent<'_, S> {
             Ok(test) => self.state = State::Checking(restart, test),
             Err(error) => {
                 self.log_event(&ParentEvent::ForkFailed(&error));
-                self.log_event(&ParentEvent::Refused);
-                self.supervisor.ready(self.current.number);
-                self.state = State::Serving;
+                self.refuse("");
             }
         }
     }
 
     fn refuse(&mut self, text: &str) {
         self.log_lines(text);
-        self.log_event(&ParentEvent::Refused);
+        self.give_up_reload(&ParentEvent::Refused, text);
         self.supervisor.ready(self.current.number);
         self.state = State::Serving;
+    }
+
+    /// Logs that the server goes on as it was, and records it with the reason for the sender.
+    pub(crate) fn give_up_reload(&mut self, event: &ParentEvent<'_>, reason: &str) {
+        self.log_event(event);
+        if let Some(notice) = event.notice(self.current.limits.model) {
+            let own =
+                format!("httpd (pid {}): {}", process::own_pid().as_raw_nonzero(), notice.text);
+            let reason = reason.trim_end();
+            let separator = if reason.is_empty() { "" } else { "\n" };
+            self.reload_record.end(Err(&[reason, separator, &own].concat()));
+        }
     }
 
     /// Reads the configuration that the copy has accepted, and starts its children.
@@ -381,6 +392,7 @@ impl<S: Server> Parent<'_, S> {
             }
         }
         self.move_pid_file();
+        self.reload_record.follow(self.pid_file.as_ref().map(PidFile::path));
         let own_pid = process::own_pid().as_raw_nonzero().get();
         let most = self.current.limits.most_children();
         self.board.note_start(clock::realtime_us(), number, own_pid, most);
@@ -392,6 +404,7 @@ impl<S: Server> Parent<'_, S> {
             self.log_lines(&format!("could not let go of the terminal: {error}"));
         }
         self.supervisor.ready(number);
+        self.reload_record.end(Ok(()));
         if let Some(predecessor) = self.predecessor.take() {
             if self.start.mode == Mode::Detached {
                 // The program that was detached has left its folder; no other one is kept busy for
@@ -433,7 +446,7 @@ impl<S: Server> Parent<'_, S> {
         if let Err(text) = self.server.activate(&site) {
             self.log_lines(&text);
         }
-        self.log_event(&ParentEvent::Unchanged);
+        self.give_up_reload(&ParentEvent::Unchanged, "");
         self.supervisor.ready(self.current.number);
         if self.listeners.adopt(&tried) {
             self.restart_children(change.next);
@@ -485,6 +498,7 @@ impl<S: Server> Parent<'_, S> {
             _ => {}
         }
         self.supervisor.stopping();
+        self.reload_record.close();
         // The predecessor continues, and serves what waits, without waiting for the last connection
         // to end.
         self.predecessor = None;

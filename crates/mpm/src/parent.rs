@@ -27,6 +27,7 @@ use crate::listeners::Listeners;
 use crate::notices::ParentEvent;
 use crate::oom_score::OomScore;
 use crate::pidfile::{self, PidFile, Running};
+use crate::reload_record::ReloadRecord;
 use crate::settings::{Generation, Mode, Server, Settings, Start};
 use crate::sizing::Sizing;
 use crate::spawn::{self, BackOff};
@@ -93,6 +94,7 @@ pub(crate) struct Parent<'a, S: Server> {
     /// shell.
     pub(crate) inherited_cpu_us: (u64, u64),
     pub(crate) pid_file: Option<PidFile>,
+    pub(crate) reload_record: ReloadRecord,
     pub(crate) start_report: Option<StartReport>,
     pub(crate) invocation: Invocation,
     pub(crate) supervisor: Supervisor,
@@ -245,6 +247,7 @@ impl<'a, S: Server> Parent<'a, S> {
             budget: Budget::default(),
             last_tick_us: now_us,
             inherited_cpu_us: clock::reaped_children_cpu_us(),
+            reload_record: ReloadRecord::new(prepared.pid_file.as_ref().map(PidFile::path)),
             pid_file: prepared.pid_file,
             start_report,
             invocation,
@@ -270,6 +273,7 @@ impl<'a, S: Server> Parent<'a, S> {
                 && self.children.is_empty()
             {
                 if let Some(file) = self.pid_file.take().filter(PidFile::remove) {
+                    self.reload_record.remove();
                     self.log_event(&ParentEvent::RemovedPidFile(file.path()));
                 }
                 return Ok(status);

@@ -47,7 +47,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// Whether the process runs a server program, since pids are reused. A program that this process
 /// may not inspect counts as one. A process that has ended does not, even if it was not reaped,
 /// which in a container without an init process it never is.
-fn is_server(pid: Pid) -> bool {
+pub(crate) fn is_server(pid: Pid) -> bool {
     let stat_of = |process: &str| fs::read_to_string(format!("/proc/{process}/stat"));
     let Ok(stat) = stat_of(&pid.as_raw_nonzero().to_string()) else { return true };
     let Some((name, state)) = name_and_state(&stat) else { return true };
@@ -62,6 +62,15 @@ fn name_and_state(stat: &str) -> Option<(&str, char)> {
     let (before, behind) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     Some((name, behind.trim_start().chars().next()?))
+}
+
+/// When a process started, in clock ticks since the system did (proc(5)): with the pid, this names
+/// one process and no other.
+pub(crate) fn start_ticks(pid: Pid) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, behind) = stat.rsplit_once(") ")?;
+    // The state, behind the name, is the third field, and the time the twenty-second.
+    behind.split(' ').nth(19)?.parse().ok()
 }
 
 /// A pid file that this process has written, and removes when it ends.

@@ -4,11 +4,12 @@
 
 use std::path::Path;
 
-use evenkeel_sys::process;
+use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 
 use crate::listeners::as_apr;
 use crate::pidfile::{Running, running};
+use crate::reload_record::PendingReload;
 
 /// The arguments of `-k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub enum SignalOutcome {
     Done(Option<String>),
     /// Print this line, if any, on standard output and start the server here.
     StartHere(Option<String>),
+    /// The signal was sent: wait until the server has taken the new configuration.
+    Reloads(PendingReload),
     /// Print these lines on standard error and end with status 1.
     Failed(String),
 }
@@ -85,13 +88,7 @@ pub fn signal_server(pid_file: &Path, command: SignalCommand) -> SignalOutcome {
             "httpd (pid {}) already running",
             pid.as_raw_nonzero()
         ))),
-        (Running::Yes(pid), Some(signal)) => match process::kill(pid, signal) {
-            Ok(()) => SignalOutcome::Done(None),
-            Err(error) => SignalOutcome::Failed(format!(
-                "{}: AH00057: sending signal to server",
-                as_apr(&error)
-            )),
-        },
+        (Running::Yes(pid), Some(signal)) => send(pid_file, pid, signal),
         (_, None) => SignalOutcome::StartHere(None),
         (_, Some(Signal::Hangup | Signal::User1 | Signal::User2)) => {
             SignalOutcome::StartHere(Some("httpd not running, trying to start".into()))
@@ -101,6 +98,19 @@ pub fn signal_server(pid_file: &Path, command: SignalCommand) -> SignalOutcome {
         }
         (Running::No, Some(_)) => {
             SignalOutcome::Done(Some("httpd (no pid file) not running".into()))
+        }
+    }
+}
+
+/// Sends a signal to the server of a pid file. Whoever asks for a reload waits for its end, except
+/// of a server that keeps no record, such as Apache's.
+fn send(pid_file: &Path, pid: Pid, signal: Signal) -> SignalOutcome {
+    let reloads = matches!(signal, Signal::Hangup | Signal::User1 | Signal::User2);
+    let pending = PendingReload::prepare(pid_file, pid).filter(|_| reloads);
+    match process::kill(pid, signal) {
+        Ok(()) => pending.map_or(SignalOutcome::Done(None), SignalOutcome::Reloads),
+        Err(error) => {
+            SignalOutcome::Failed(format!("{}: AH00057: sending signal to server", as_apr(&error)))
         }
     }
 }

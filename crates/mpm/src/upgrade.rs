@@ -169,6 +169,7 @@ impl<S: Server> Parent<'_, S> {
             }
             Err(error) => {
                 self.log_event(&ParentEvent::ForkFailed(&error));
+                self.give_up_reload(&ParentEvent::NotUpgraded, "");
                 self.supervisor.ready(self.current.number);
                 self.state = State::Serving;
             }
@@ -204,7 +205,7 @@ impl<S: Server> Parent<'_, S> {
     fn abandon_upgrade(&mut self) {
         let before = std::mem::replace(&mut self.state, State::Serving);
         let State::Upgrading(Upgrade { sockets, next, .. }) = before else { return };
-        self.log_event(&ParentEvent::NotUpgraded);
+        self.give_up_reload(&ParentEvent::NotUpgraded, "");
         self.supervisor.ready(self.current.number);
         if self.listeners.adopt_sockets(sockets, &self.current.settings.listen) {
             self.restart_children(next);
@@ -222,6 +223,7 @@ impl<S: Server> Parent<'_, S> {
             return;
         };
         self.log_event(&ParentEvent::Upgraded(upgrade.pid));
+        self.reload_record.give_up();
         self.supervisor.succeeded_by(upgrade.pid);
         match upgrade.next {
             Some(Restart::Graceful) => upgrade.end(Signal::User1),

@@ -121,15 +121,25 @@ pub fn fstat(file: &impl AsFd) -> io::Result<Stat> {
 /// Up to `most_bytes` from the beginning of a regular file. A FIFO is not waited for. Errors are
 /// those of open(2) and read(2), and `InvalidInput` if it is no regular file.
 pub fn read_beginning(path: &[u8], most_bytes: usize) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(read_regular(path, most_bytes, OFlags::empty())?.0)
+}
+
+/// The same together with the user who owns the file, which may not be a symbolic link (ELOOP).
+pub fn read_unlinked(path: &[u8], most_bytes: usize) -> io::Result<(Vec<u8>, u32)> {
+    read_regular(path, most_bytes, OFlags::NOFOLLOW)
+}
+
+fn read_regular(path: &[u8], most_bytes: usize, more: OFlags) -> io::Result<(Vec<u8>, u32)> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | more;
     let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
+    let stat = fstat(&file)?;
+    if !stat.is_file() {
         let text = "it is no regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut bytes = Vec::new();
     file.take(most_bytes as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok((bytes, stat.uid))
 }
 
 /// Opens a file to read it, without waiting for the other end of a pipe.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use evenkeel_mpm::{SignalCommand, SignalOutcome, signal_server};
 use evenkeel_sys::signal::Signal;
 
 use crate::runner::{Client, Folder, Running, send};
@@ -16,6 +17,8 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_configuration_whose_logs_cannot_be_opened_is_refused", refuses_unopenable),
     ("a_configuration_whose_port_is_taken_is_refused", refuses_port),
     ("a_configuration_whose_children_do_not_start_is_given_up", gives_up),
+    ("who_asks_for_a_reload_is_told_how_it_went", tells_the_sender),
+    ("who_asks_a_server_that_stops_for_a_reload_is_told_so", tells_of_a_stop),
     ("what_a_given_up_configuration_serves_already_is_finished", finishes_given_up),
     ("children_are_told_of_what_waits_while_a_reload_is_under_way", told_meanwhile),
     ("who_goes_while_a_reload_takes_its_time_has_a_successor", replaced_meanwhile),
@@ -163,6 +166,56 @@ fn gives_up() {
     server.await_line("AH00489");
     assert!(second.generation > 0);
     Client::connect(first.address).ask();
+    server.stop();
+}
+
+/// What `-k` says of a reload once it has ended.
+pub fn ask_for(folder: &Folder, command: SignalCommand) -> Result<(), String> {
+    match signal_server(&folder.pid_file(), command) {
+        SignalOutcome::Reloads(pending) => pending.wait(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn tells_the_sender() {
+    let folder = Folder::new();
+    let (mut server, _) = Running::serving(&folder, "children=2");
+    for (bad, why) in
+        [("dies", "no child of the new"), ("fatal", "no child"), ("broken", "AH00526")]
+    {
+        folder.configure(bad);
+        let told = ask_for(&folder, SignalCommand::Graceful).unwrap_err();
+        let ends = told.ends_with("the server goes on with the old one");
+        assert!(told.contains(why) && ends, "{bad}: {told}");
+    }
+    folder.configure("children=2");
+    for command in [SignalCommand::Graceful, SignalCommand::Restart] {
+        assert_eq!(ask_for(&folder, command), Ok(()));
+        server.await_line("AH00489");
+    }
+    server.stop();
+    assert!(!folder.pid_file().with_extension("pid.reload").exists());
+}
+
+fn tells_of_a_stop() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let mut open = Client::connect(first.address);
+    open.say("wait");
+    assert_eq!(open.hear(), "waiting");
+    let pipe = folder.pipe();
+    folder.configure(&format!("children=1 starts-after={}", pipe.display()));
+    let told = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| ask_for(&folder, SignalCommand::Graceful));
+        server.await_line("starting 1");
+        server.signal(Signal::WindowChange);
+        sender.join().unwrap()
+    });
+    let is_told = |told: Result<(), String>| told == Err("the server is stopping".to_owned());
+    assert!(is_told(told));
+    assert!(is_told(ask_for(&folder, SignalCommand::Restart)));
+    open.say("go on");
+    assert_eq!(open.hear(), format!("{} 0", first.pid));
     server.stop();
 }
 

@@ -10,13 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use evenkeel_mpm::SignalCommand;
 use evenkeel_sys::signal::Signal;
 
 use crate::buckets::load;
+use crate::reload::ask_for;
 use crate::runner::{Client, Folder, Running, send};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("five_changes_of_the_program_lose_nothing", five),
+    ("who_asks_for_a_change_of_the_program_is_told_how_it_went", tells_the_sender),
     ("what_waits_where_the_new_program_does_not_listen_is_served", leaves),
     ("a_program_that_fails_leaves_the_old_one_serving", fails),
     ("no_client_loses_anything_to_a_program_that_fails_with_more_buckets", fails_with_buckets),
@@ -66,6 +69,22 @@ fn five() {
     send(pid, Signal::Terminate);
     assert!(server.await_end().success());
     assert!(!folder.pid_file().exists());
+}
+
+fn tells_the_sender() {
+    let folder = Folder::new();
+    let words = format!("children=1 port={}", free_port());
+    let (mut server, _) = Running::serving(&folder, &words);
+    folder.configure("dies");
+    let told = ask_for(&folder, SignalCommand::Upgrade).unwrap_err();
+    assert!(told.contains("the new program did not come to serve"), "{told}");
+    folder.configure(&words);
+    assert_eq!(ask_for(&folder, SignalCommand::Upgrade), Ok(()));
+    let new = pid_in(&folder);
+    assert_ne!(new, server.pid());
+    assert_eq!(ask_for(&folder, SignalCommand::Graceful), Ok(()));
+    send(new, Signal::Terminate);
+    assert!(server.await_end().success());
 }
 
 /// Has a process stand still, or go on.
