@@ -104,7 +104,15 @@ fn a_reload_without_the_folder_of_a_log_is_refused_before_it_is_sent() {
     probe(house.address).unwrap();
 }
 
-/// Reloads that only the running server can refuse: the additional lines, and what is said of them.
+/// A server that has written its pid file and its record of reloads. Its port opens before that.
+fn started(more: &str, over: &[&str]) -> Result<House, String> {
+    let house = House::open(more, over)?;
+    let record = house.path("logs/httpd.pid.reload");
+    wait_for("the record of reloads", || record.exists())?;
+    Ok(house)
+}
+
+/// Reloads that only the running server can refuse: the additional lines, and the reason that the sender prints.
 const REFUSED_BY_THE_SERVER: [(&str, &str); 3] = [
     ("Listen 127.0.0.1:@TAKEN@\n", "AH00072: make_sock: could not bind to address 127.0.0.1:"),
     ("CustomLog \"||/no/such/program\" %h\n", "/no/such/program"),
@@ -112,13 +120,13 @@ const REFUSED_BY_THE_SERVER: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn a_reload_that_the_server_refuses_is_told_to_who_asked_for_it() {
+fn the_sender_of_a_refused_reload_receives_the_reason() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     for model in ["event", "worker", "prefork"] {
         let module =
             format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
-        let house = House::open(&module, &[]).unwrap();
+        let house = started(&module, &[]).unwrap();
         for (lines, reason) in REFUSED_BY_THE_SERVER {
             house.configure(&lines.replace("@TAKEN@", &port)).unwrap();
             let word = if lines.contains("Listen") { "restart" } else { "graceful" };
@@ -129,7 +137,7 @@ fn a_reload_that_the_server_refuses_is_told_to_who_asked_for_it() {
             assert_eq!((out.as_str(), status), ("", Some(1)), "{model}, {lines}");
             probe(house.address).unwrap();
         }
-        // The refusals before do not hold back a good configuration.
+        // After refusals, a good configuration is accepted.
         house.configure("").unwrap();
         let resumed = || house.error_log().matches("resuming normal operations").count();
         let before = resumed();
@@ -142,8 +150,8 @@ fn a_reload_that_the_server_refuses_is_told_to_who_asked_for_it() {
 }
 
 #[test]
-fn a_reload_to_another_model_is_refused_and_told() {
-    let house = House::open("", &[]).unwrap();
+fn a_reload_to_another_model_is_refused() {
+    let house = started("", &[]).unwrap();
     let file = house.path("httpd.conf");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("mpm_event", "mpm_prefork")).unwrap();
@@ -154,8 +162,8 @@ fn a_reload_to_another_model_is_refused_and_told() {
 }
 
 #[test]
-fn every_one_of_many_reloads_at_once_is_told_how_it_went() {
-    let house = House::open("", &[]).unwrap();
+fn each_sender_of_concurrent_reloads_receives_a_result() {
+    let house = started("", &[]).unwrap();
     house.configure("CustomLog @ROOT@/htdocs %h\n").unwrap();
     let told = |_| said(Kind::Evenkeel, &house, &["-k", "graceful"]).2;
     let all = |wanted: Option<i32>| {
@@ -173,10 +181,10 @@ fn every_one_of_many_reloads_at_once_is_told_how_it_went() {
 
 #[test]
 fn the_sender_of_a_reload_does_not_wait_for_a_server_that_keeps_no_record() {
-    let mut house = House::open("", &[]).unwrap();
+    let mut house = started("", &[]).unwrap();
     let record = house.path("logs/httpd.pid.reload");
     let text = fs::read_to_string(&record).unwrap();
-    // Neither for apache2, nor because of a file that somebody else has put there.
+    // The sender waits neither for apache2 nor because of a link that another user has made.
     let other = house.path("logs/other");
     fs::write(&other, &text).unwrap();
     fs::remove_file(&record).unwrap();
@@ -189,7 +197,7 @@ fn the_sender_of_a_reload_does_not_wait_for_a_server_that_keeps_no_record() {
     assert_eq!(told(), (String::new(), String::new(), Some(0)));
     house.signal(Signal::CONT);
     wait_for("the refusal", || refusals() == 1).unwrap();
-    // The server has put its own file in the place of the link.
+    // The server has replaced the link by its own file.
     assert_eq!(fs::read_to_string(&other).unwrap(), text);
     assert_eq!(told().2, Some(1));
     house.stop().unwrap();

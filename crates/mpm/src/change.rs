@@ -303,7 +303,8 @@ impl<S: Server> Parent<'_, S> {
         self.state = State::Serving;
     }
 
-    /// Logs that the server goes on as it was, and records it with the reason for the sender.
+    /// Logs that the server continues with its old configuration, and records the reason for the
+    /// sender of the reload.
     pub(crate) fn give_up_reload(&mut self, event: &ParentEvent<'_>, reason: &str) {
         self.log_event(event);
         if let Some(notice) = event.notice(self.current.limits.model) {

@@ -64,12 +64,12 @@ fn name_and_state(stat: &str) -> Option<(&str, char)> {
     Some((name, behind.trim_start().chars().next()?))
 }
 
-/// When a process started, in clock ticks since the system did (proc(5)): with the pid, this names
-/// one process and no other.
+/// The start time of a process, in clock ticks since the start of the system (proc(5)). Together
+/// with the pid, it identifies one process.
 pub(crate) fn start_ticks(pid: Pid) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let (_, behind) = stat.rsplit_once(") ")?;
-    // The state, behind the name, is the third field, and the time the twenty-second.
+    // The state, after the name, is the third field, and the start time is the twenty-second.
     behind.split(' ').nth(19)?.parse().ok()
 }
 

@@ -1,6 +1,6 @@
-//! The record of reloads: a file beside the pid file, in which the parent writes how its last
-//! reload ended. `-k graceful` and `-k restart` read it before they send the signal, and wait until
-//! it tells of a reload that has begun since. Servers without such a file are not waited for.
+//! The record of reloads: a file beside the pid file in which the parent writes the result of its
+//! last reload. `-k graceful` and `-k restart` read the file before they send the signal, and wait
+//! for the result of a reload that began after it. They do not wait for a server without the file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,31 +14,33 @@ use evenkeel_sys::process::{self, Pid};
 
 use crate::pidfile::{Running, is_server, running, start_ticks};
 
-/// The longest text about a refusal, and the longest file that is read.
+/// The maximum length of the text of a refusal, in bytes.
 const MOST_TEXT: usize = 60_000;
+
+/// The maximum length of a record that is read: the text and the line of numbers, in bytes.
 const MOST_BYTES: usize = MOST_TEXT + 200;
 
-/// How long a sender waits for the end of a reload. More than a few seconds are needed only for
-/// thousands of hosts or a name server that does not answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time that a sender waits for the end of a reload. A reload takes longer than a few seconds
+/// only if the configuration has thousands of hosts or a name server does not respond.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The interval between two looks of a sender.
-const GLANCE: Duration = Duration::from_millis(10);
+/// The interval at which a sender reads the record.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The parent's record. Reloads are counted from 1, the first start.
+/// The record that the parent writes. The start of the server counts as reload 1.
 pub(crate) struct ReloadRecord {
-    /// None before the pid file is this server's, and after it is another's.
+    /// The path of the record. `None` while the pid file does not belong to this server.
     file: Option<PathBuf>,
-    /// The time when this process started, which tells it from another one with the same pid.
+    /// The start time of this process, which distinguishes it from another with the same pid.
     start_ticks: Option<u64>,
     begun: u64,
     ended: u64,
-    /// The text of a refusal; empty if the server has taken the configuration.
+    /// The reason why the server refused the configuration. Empty if it accepted it.
     text: String,
 }
 
 impl ReloadRecord {
-    /// The record of a server that starts.
+    /// Creates the record of a server that starts.
     pub(crate) fn new(pid_file: Option<&Path>) -> Self {
         let start_ticks = start_ticks(process::own_pid());
         let record = Self { file: None, start_ticks, begun: 1, ended: 0, text: String::new() };
@@ -47,31 +49,33 @@ impl ReloadRecord {
         record
     }
 
-    /// A reload begins. The one before, if it is in progress, becomes a part of it.
+    /// Records that a reload begins. A reload that is in progress becomes a part of it.
     pub(crate) fn begin(&mut self) {
         self.begun += 1;
         self.write();
     }
 
-    /// The reload in progress, if there is one, has ended. The error is the reason of a refusal.
-    pub(crate) fn end(&mut self, verdict: Result<(), &str>) {
+    /// Records the end of the reload in progress, if there is one. The error is the reason why the
+    /// server refused the configuration.
+    pub(crate) fn end(&mut self, result: Result<(), &str>) {
         if self.ended == self.begun {
             return;
         }
         self.ended = self.begun;
-        let text = verdict.err().unwrap_or_default();
+        let text = result.err().unwrap_or_default();
         let end = text.floor_char_boundary(MOST_TEXT);
         self.text = text.get(..end).unwrap_or_default().to_owned();
         self.write();
     }
 
-    /// Whoever waits, or asks from now on, learns that this server reloads nothing more.
+    /// Records that the server stops, as the result of every reload that is in progress or
+    /// requested later.
     pub(crate) fn close(&mut self) {
         self.begun += 1;
         self.end(Err("the server is stopping"));
     }
 
-    /// The pid file has another path, or belongs to another server (`None`).
+    /// Moves the record to a new path of the pid file. `None` removes it.
     pub(crate) fn follow(&mut self, pid_file: Option<&Path>) {
         let file = pid_file.map(beside);
         if file != self.file {
@@ -81,7 +85,7 @@ impl ReloadRecord {
         }
     }
 
-    /// Gives the file up to another server, which has written its own.
+    /// Leaves the file to another server, which has replaced it.
     pub(crate) fn give_up(&mut self) {
         self.file = None;
     }
@@ -89,20 +93,20 @@ impl ReloadRecord {
     /// Removes the file.
     pub(crate) fn remove(&mut self) {
         if let Some(file) = self.file.take() {
-            // A folder that has become read-only does not keep the server from ending.
+            // The server also ends if the file cannot be removed.
             let _ = fs::remove_file(file);
         }
     }
 
-    /// Writes the file completely or not at all. Nothing depends on it but a sender that waits, so
-    /// an error is not reported.
+    /// Replaces the file by a rename. Errors are not reported, because only a sender that waits
+    /// needs the file, and that sender reports a timeout.
     fn write(&self) {
         let (Some(file), Some(start_ticks)) = (&self.file, self.start_ticks) else { return };
         let pid = process::own_pid().as_raw_nonzero();
         let Self { begun, ended, text, .. } = self;
         let text = format!("{pid} {start_ticks} {begun} {ended}\n{text}");
         let fresh = with_suffix(file, &format!(".{pid}"));
-        // What an earlier server with this pid has left there.
+        // An earlier server with the same pid may have left this file.
         let _ = fs::remove_file(&fresh);
         let written = OpenOptions::new()
             .write(true)
@@ -117,7 +121,7 @@ impl ReloadRecord {
     }
 }
 
-/// The record's path, beside the pid file.
+/// The path of the record: that of the pid file with a suffix.
 fn beside(pid_file: &Path) -> PathBuf {
     with_suffix(pid_file, ".reload")
 }
@@ -128,7 +132,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What a sender reads of a record.
+/// The contents of a record.
 struct Reading {
     begun: u64,
     ended: u64,
@@ -136,8 +140,11 @@ struct Reading {
 }
 
 impl Reading {
-    /// The record of a living server. An error if there is none, or if somebody else could have
-    /// written it.
+    /// Reads the record of a running server.
+    ///
+    /// # Errors
+    /// The file is missing, is a link, or was not written by root, the user of the process, and
+    /// the process itself.
     fn of(pid_file: &Path, pid: Pid) -> io::Result<Self> {
         let file = beside(pid_file);
         let (bytes, owner) = open::read_unlinked(file.as_os_str().as_bytes(), MOST_BYTES)?;
@@ -163,57 +170,56 @@ fn own_ticks(pid: u64) -> Option<u64> {
     start_ticks(i32::try_from(pid).ok().and_then(Pid::from_raw)?)
 }
 
-/// A text that changes nothing of a terminal but the place where it writes.
+/// Replaces control characters except newlines, because the text is printed to a terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|it| if it.is_control() && it != '\n' { '?' } else { it }).collect()
 }
 
-/// A reload that a running server is about to be asked for.
+/// A reload that a sender requests from a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingReload {
     pid_file: PathBuf,
     pid: Pid,
-    /// The reloads that had begun before the signal was sent.
+    /// The number of reloads that had begun before the signal was sent.
     begun: u64,
 }
 
 impl PendingReload {
-    /// Called before the signal is sent. None if the server keeps no record.
+    /// Reads the record before the signal is sent. Returns `None` if the server has no record.
     pub(crate) fn prepare(pid_file: &Path, pid: Pid) -> Option<Self> {
         let Reading { begun, .. } = Reading::of(pid_file, pid).ok()?;
         Some(Self { pid_file: pid_file.to_owned(), pid, begun })
     }
 
-    /// Waits until the server has taken or refused the configuration, for half a minute at most.
+    /// Waits until the server has accepted or refused the configuration, for at most 30 s.
     ///
     /// # Errors
-    ///
-    /// Why the server has not taken it, as lines for standard error.
+    /// The reason why the server has not accepted the configuration, as lines for standard error.
     pub fn wait(&self) -> Result<(), String> {
-        self.wait_for(PATIENCE)
+        self.wait_for(TIMEOUT)
     }
 
-    fn wait_for(&self, patience: Duration) -> Result<(), String> {
+    fn wait_for(&self, timeout: Duration) -> Result<(), String> {
         let since = Instant::now();
         loop {
-            if let Some(verdict) = self.verdict() {
-                return verdict;
+            if let Some(result) = self.result() {
+                return result;
             }
-            if since.elapsed() >= patience {
+            if since.elapsed() >= timeout {
                 return Err(format!(
-                    "httpd (pid {}) has not reported within {} s whether it takes the new \
-                     configuration: its error log will say so",
+                    "httpd (pid {}) has not reported within {} s whether it accepts the new \
+                     configuration: see its error log",
                     self.pid.as_raw_nonzero(),
-                    patience.as_secs()
+                    timeout.as_secs()
                 ));
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    fn verdict(&self) -> Option<Result<(), String>> {
+    fn result(&self) -> Option<Result<(), String>> {
         match running(&self.pid_file) {
-            // Another program has taken over, with the new configuration.
+            // An upgrade has replaced the program, which has read the new configuration.
             Ok(Running::Yes(pid)) if pid != self.pid => return Some(Ok(())),
             Ok(Running::Yes(_)) | Err(_) => {}
             Ok(Running::No | Running::Stale(_)) => {
@@ -250,7 +256,7 @@ mod tests {
         assert_eq!(read().unwrap(), (1, 0, String::new()));
         record.end(Err("a\x1b[2Jb\nc"));
         assert_eq!(read().unwrap(), (1, 1, "a?[2Jb\nc".to_owned()));
-        // What has ended does so once.
+        // A reload that has ended has one result.
         record.end(Ok(()));
         assert_eq!(read().unwrap().2, "a?[2Jb\nc");
         record.begin();
@@ -279,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_nothing_says_so() {
+    fn a_sender_without_a_result_reports_a_timeout() {
         let (pid_file, pid) = (PathBuf::from("/no/such/folder/pid"), process::own_pid());
         let pending = PendingReload { pid_file, pid, begun: 1 };
         let told = pending.wait_for(Duration::ZERO).unwrap_err();

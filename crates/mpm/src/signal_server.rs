@@ -36,7 +36,7 @@ pub enum SignalOutcome {
     Done(Option<String>),
     /// Print this line, if any, on standard output and start the server here.
     StartHere(Option<String>),
-    /// The signal was sent: wait until the server has taken the new configuration.
+    /// The signal was sent: wait for the result of the reload.
     Reloads(PendingReload),
     /// Print these lines on standard error and end with status 1.
     Failed(String),
@@ -102,8 +102,8 @@ pub fn signal_server(pid_file: &Path, command: SignalCommand) -> SignalOutcome {
     }
 }
 
-/// Sends a signal to the server of a pid file. Whoever asks for a reload waits for its end, except
-/// of a server that keeps no record, such as Apache's.
+/// Sends a signal to the server of a pid file. The sender of a reload waits for its result, unless
+/// the server writes no record, as Apache's does not.
 fn send(pid_file: &Path, pid: Pid, signal: Signal) -> SignalOutcome {
     let reloads = matches!(signal, Signal::Hangup | Signal::User1 | Signal::User2);
     let pending = PendingReload::prepare(pid_file, pid).filter(|_| reloads);
