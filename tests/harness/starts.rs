@@ -112,7 +112,8 @@ fn started(more: &str, over: &[&str]) -> Result<House, String> {
     Ok(house)
 }
 
-/// Reloads that only the running server can refuse: the additional lines, and the reason that the sender prints.
+/// Reloads that only the running server can refuse: the additional lines, and the reason that the
+/// sender prints.
 const REFUSED_BY_THE_SERVER: [(&str, &str); 3] = [
     ("Listen 127.0.0.1:@TAKEN@\n", "AH00072: make_sock: could not bind to address 127.0.0.1:"),
     ("CustomLog \"||/no/such/program\" %h\n", "/no/such/program"),

@@ -119,7 +119,7 @@ fn local(run: &mut Run<'_>, said: &Section) -> Outcome {
     if !run.filename.starts_with(b"/") {
         return answered(Status::BAD_REQUEST);
     }
-    if !run.is_passed && run.filename == run.request.resource.file.as_bytes() {
+    if run.filename == run.request.resource.file.as_bytes() {
         trace!(
             run,
             1,
