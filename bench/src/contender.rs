@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The core of the servers. The clients have another one.
-const SERVER_CORE: usize = 0;
+pub const SERVER_CORE: usize = 0;
 /// The core of the clients.
 pub const CLIENT_CORE: &str = "1";
 

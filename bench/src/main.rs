@@ -8,6 +8,7 @@ mod count;
 mod idle;
 mod load;
 mod memory;
+mod passwords;
 mod plan;
 mod scenario;
 mod spread;

@@ -18,6 +18,8 @@ pub struct Plan {
     pub seconds: u64,
     /// The number of idle connections in P11.
     pub idle: usize,
+    /// The refusals that are timed for users that exist, and for others.
+    pub tries: usize,
     /// The file for the page; none for standard output.
     pub out: Option<PathBuf>,
 }
@@ -31,6 +33,7 @@ impl Plan {
             rounds: 5,
             seconds: 3,
             idle: 10_000,
+            tries: 2_000,
             out: None,
         };
         let mut rest = arguments.iter();
@@ -42,6 +45,7 @@ impl Plan {
                 "--rounds" => plan.rounds = number(value()?)?,
                 "--seconds" => plan.seconds = number(value()?)?,
                 "--idle" => plan.idle = number(value()?)?,
+                "--tries" => plan.tries = number(value()?)?,
                 "--out" => plan.out = Some(PathBuf::from(value()?)),
                 name => plan.scenarios.push(Scenario::named(name)?),
             }

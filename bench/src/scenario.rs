@@ -6,6 +6,7 @@ use crate::contender::Kind;
 use crate::idle;
 use crate::load::{Asked, Turn};
 use crate::memory;
+use crate::passwords;
 use crate::plan::Plan;
 use crate::spread::Spread;
 use crate::table::{self, Growth};
@@ -36,6 +37,8 @@ enum Measure {
     Idle,
     /// System calls of requests on kept connections and of connections of one request.
     Calls,
+    /// The cost of passwords, right and wrong.
+    Passwords,
 }
 
 /// The file of 1 KiB on 64 kept connections, from which the others differ: a browser, and a server
@@ -89,7 +92,7 @@ const MODELS: &[Kind] = &[
     Kind::Peer(Peer::ApachePrefork),
 ];
 
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 16] = [
     scenario("P1", "keep-alive GET of 1 KiB, 64 connections", Measure::Load(PLAIN), PEERS),
     scenario(
         "P2",
@@ -166,6 +169,12 @@ const SCENARIOS: [Scenario; 15] = [
         HOSTED,
     ),
     scenario(
+        "passwords",
+        "users with bcrypt of cost 10, and a flood of wrong passwords",
+        Measure::Passwords,
+        &[Kind::Peer(Peer::Apache)],
+    ),
+    scenario(
         "P15-memory",
         "memory of 10,000 name-based hosts, and what reloads add to it",
         Measure::Hosts(10_000),
@@ -196,7 +205,9 @@ impl Scenario {
             _ if bare.is_empty() => {}
             Measure::Load(asked) => *asked = asked.bare(),
             Measure::Growth { few, many } => (*few, *many) = (few.bare(), many.bare()),
-            Measure::Idle | Measure::Calls | Measure::Hosts(_) => return Err(unknown()),
+            Measure::Idle | Measure::Calls | Measure::Hosts(_) | Measure::Passwords => {
+                return Err(unknown());
+            }
         }
         Ok(Self { bare, ..found })
     }
@@ -222,6 +233,7 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
         Measure::Hosts(count) => hosts(scenario, *count, plan, &site),
         Measure::Idle => held(scenario, plan, &site),
         Measure::Calls => count(scenario, plan, &site),
+        Measure::Passwords => passwords::run(&scenario.heading(), scenario.beside, plan, &site),
     }
 }
 

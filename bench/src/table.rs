@@ -183,7 +183,7 @@ fn ratio(each: f64, base: Option<f64>) -> String {
 }
 
 /// The median; 0 if there are no values.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;

@@ -4,6 +4,7 @@
 //! line of the error log names the file and the line.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
+use evenkeel_tests::digest::{Challenge, Login, line, send};
 use evenkeel_tests::house::{House, wait_for};
 use evenkeel_tests::load::{answer, connect};
 use pcre2::bytes::Regex;
@@ -15,6 +16,7 @@ const CONFIGURATION: &str = "\
 LoadModule authn_core_module /usr/lib/apache2/modules/mod_authn_core.so
 LoadModule authn_file_module /usr/lib/apache2/modules/mod_authn_file.so
 LoadModule auth_basic_module /usr/lib/apache2/modules/mod_auth_basic.so
+LoadModule auth_digest_module /usr/lib/apache2/modules/mod_auth_digest.so
 LoadModule authz_user_module /usr/lib/apache2/modules/mod_authz_user.so
 LoadModule authz_host_module /usr/lib/apache2/modules/mod_authz_host.so
 LoadModule authz_owner_module /usr/lib/apache2/modules/mod_authz_owner.so
@@ -57,6 +59,11 @@ Require group staff guests
 </Location>
 <Location /owner>
 Require file-owner
+</Location>
+<Location /digest>
+AuthType Digest
+AuthUserFile \"@ROOT@/digests\"
+Require user bob
 </Location>
 ";
 
@@ -131,7 +138,9 @@ fn open(users: &str, groups: &str) -> House {
     let mut house = House::lay_out(CONFIGURATION).unwrap();
     fs::write(house.path("users"), users).unwrap();
     fs::write(house.path("groups"), groups).unwrap();
-    for folder in ["denied", "none", "old", "order", "valid", "user", "group", "owner"] {
+    let digests = format!("{}{}cat:here:x\n", line("ann", "here", "a"), line("bob", "here", "b"));
+    fs::write(house.path("digests"), digests).unwrap();
+    for folder in ["denied", "none", "old", "order", "valid", "user", "group", "owner", "digest"] {
         fs::create_dir(house.path(&format!("htdocs/{folder}"))).unwrap();
         fs::write(house.path(&format!("htdocs/{folder}/x.txt")), "x").unwrap();
     }
@@ -212,6 +221,36 @@ fn a_refusal_names_its_lines_and_fail2ban_bans_the_client() {
         let expected = format!("denied by {end}, referer: http://from.test/");
         assert!(lines[0].ends_with(&expected), "{}\n{expected}", lines[0]);
         assert_eq!(banned(&lines[0]), Some(("127.0.0.1".into(), user.into())), "{}", lines[0]);
+    }
+}
+
+#[test]
+fn a_refusal_of_digest_names_its_lines_and_fail2ban_bans_the_client() {
+    let house = open(USERS, GROUPS);
+    let digests = house.path("digests").display().to_string();
+    let required = cited(&house, "Require user bob");
+    let needed = format!("needed for {required}");
+    let known = |line: u8| format!("the password of the user ({digests}:{line}); {needed}");
+    for (user, password, realm, number, banned_user, end) in [
+        ("bob", "wrong", "here", "AH01794: ", "bob", Some(known(2))),
+        ("zoe", "z", "here", "AH01790: ", "zoe", Some(format!("the users of {digests}; {needed}"))),
+        ("cat", "c", "here", "AH01791: ", "cat", Some(known(3))),
+        ("ann", "a", "here", "AH01631: ", "ann:", Some(required.clone())),
+        ("bob", "b", "there", "AH01788: ", "", None),
+    ] {
+        let challenge =
+            Challenge::of(&send(house.address, "GET", "/digest/x.txt", &[], "").unwrap());
+        let uri = "/digest/x.txt";
+        let login = Login { method: "GET", uri, user, password, realm, count: Some("00000001") };
+        fs::write(house.path("logs/error.log"), "").unwrap();
+        let fields = [login.line(&challenge)];
+        assert_eq!(send(house.address, "GET", uri, &fields, "").unwrap().status(), 401, "{user}");
+        let lines = told(&house, number);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let end = end.map(|end| format!("denied by {end}")).unwrap_or_default();
+        assert!(lines[0].ends_with(&end), "{}\n{end}", lines[0]);
+        let banned_client = Some(("127.0.0.1".into(), banned_user.into()));
+        assert_eq!(banned(&lines[0]), banned_client, "{}", lines[0]);
     }
 }
 

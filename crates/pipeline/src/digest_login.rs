@@ -1,7 +1,7 @@
 //! Digest authentication: asks the providers of a section for the hash of a user, which
 //! `auth_digest` compares with the response of the client.
 
-use crate::login::{auth_name, consult, load_users};
+use crate::login::{auth_name, consult, load_users, place, why};
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Level, Notice, Request, Status, quoted, quoted_path};
@@ -26,12 +26,13 @@ pub(crate) async fn log_in(
         Err(denial) => return Err(denied(request, plan, &realm, denial)),
     };
     let stored = stored_digest(pipeline, request, plan, &proof).await?;
-    let found = match &stored {
-        StoredDigest::Hash(hash) => auth_digest::Found::Hash(hash),
-        StoredDigest::Nobody => auth_digest::Found::Nobody,
-        StoredDigest::Denied => auth_digest::Found::Denied,
+    let found = match &stored.hash {
+        StoredHash::Known(hash) => auth_digest::Found::Hash(hash),
+        StoredHash::Unknown => auth_digest::Found::Nobody,
+        StoredHash::Denied => auth_digest::Found::Denied,
     };
-    let concluded = auth_digest::conclude(request, settings, &proof, found);
+    let why = || why(plan, &stored.places);
+    let concluded = auth_digest::conclude(request, settings, &proof, found, &why);
     concluded.map_err(|denial| denied(request, plan, &realm, denial))
 }
 
@@ -45,10 +46,19 @@ fn denied(request: &Request, plan: &Plan, realm: &[u8], denial: auth_digest::Den
     }
 }
 
-/// The hash of a user that the providers have for Digest authentication.
-enum StoredDigest {
-    Hash(Box<[u8]>),
-    Nobody,
+/// The result of the providers for Digest authentication.
+struct Stored {
+    hash: StoredHash,
+    /// The places that have decided, for the error log.
+    places: Vec<String>,
+}
+
+/// The hash of a user.
+enum StoredHash {
+    Known(Box<[u8]>),
+    /// No provider knows the user in the realm.
+    Unknown,
+    /// A provider denies the user.
     Denied,
 }
 
@@ -61,7 +71,7 @@ async fn stored_digest(
     request: &mut Request,
     plan: &Plan,
     proof: &auth_digest::Proof,
-) -> Result<StoredDigest, Answer> {
+) -> Result<Stored, Answer> {
     let mut sources = plan.auth_digest.providers();
     let default;
     if sources.is_empty() {
@@ -74,22 +84,35 @@ async fn stored_digest(
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     }
     let failed = || Err(Status::INTERNAL_SERVER_ERROR.into());
+    let mut places = Vec::new();
     for source in sources {
         let Some(check) = source.provider.check_realm else { return failed() };
         let credentials = Credentials { user: proof.user(), password: b"" };
         let file = match consult(pipeline, request, plan, source, check, credentials) {
             Credential::InFile(file) => file,
-            Credential::Decided(Verdict::NotFound) => continue,
-            Credential::Decided(Verdict::Denied) => return Ok(StoredDigest::Denied),
+            Credential::Decided(Verdict::NotFound) => {
+                places.push(format!("the provider {}", source.name));
+                continue;
+            }
+            Credential::Decided(Verdict::Denied) => {
+                let places = vec![format!("the provider {}", source.name)];
+                return Ok(Stored { hash: StoredHash::Denied, places });
+            }
             // The provider has seen no password, so it cannot have checked one.
             Credential::Decided(Verdict::Granted | Verdict::Failed) => return failed(),
         };
         let Some(users) = load_users(pipeline, request, plan, &file, 1622).await? else {
             return failed();
         };
-        let Some(entry) = users.user_of_realm(proof.user(), proof.realm()) else { continue };
+        let entry = users.user_of_realm(proof.user(), proof.realm());
+        let place = place(&file, entry);
+        let Some(entry) = entry else {
+            places.push(place);
+            continue;
+        };
+        let places = vec![place];
         if is_digest(&entry.hash) {
-            return Ok(StoredDigest::Hash(entry.hash.clone()));
+            return Ok(Stored { hash: StoredHash::Known(entry.hash.clone()), places });
         }
         let text = format!(
             "{}: line {}: the password is not hashed as htdigest does it: nobody can log in with it",
@@ -97,7 +120,7 @@ async fn stored_digest(
             entry.line
         );
         request.notify(Notice::own("authn_file", Level::Error, text));
-        return Ok(StoredDigest::Denied);
+        return Ok(Stored { hash: StoredHash::Denied, places });
     }
-    Ok(StoredDigest::Nobody)
+    Ok(Stored { hash: StoredHash::Unknown, places })
 }

@@ -216,7 +216,7 @@ async fn basic(
 
 /// The end of the message about a login that has failed: the places that have decided, and the
 /// Require lines that need a user.
-fn why(plan: &Plan, places: &[String]) -> String {
+pub(crate) fn why(plan: &Plan, places: &[String]) -> String {
     let lines = authz_core::lines_that_need_user(&plan.authz_core);
     match lines.is_empty() {
         true => denied_by(places),
@@ -270,12 +270,17 @@ async fn ask(
     };
     let place = match (verdict, entry) {
         (Verdict::Granted, _) => String::new(),
-        (_, Some(entry)) => {
-            format!("the password of the user ({}:{})", quoted_path(&file), entry.line)
-        }
-        (_, None) => format!("the users of {}", quoted_path(&file)),
+        (_, entry) => place(&file, entry),
     };
     Ok((verdict, place))
+}
+
+/// The place in a file of users that has decided about a login.
+pub(crate) fn place(file: &Path, entry: Option<&Entry>) -> String {
+    match entry {
+        Some(entry) => format!("the password of the user ({}:{})", quoted_path(file), entry.line),
+        None => format!("the users of {}", quoted_path(file)),
+    }
 }
 
 /// Calls a provider with the request's settings, which the settings of an AuthnProviderAlias

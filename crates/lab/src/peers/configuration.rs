@@ -140,9 +140,9 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
             application: &application,
             backlog,
         };
-        return stock::text(peer, root, port, &own) + &hosts(root, port, setup.hosts);
+        return stock::text(peer, root, port, &own) + &setup.more + &hosts(root, port, setup.hosts);
     }
-    let hosts = hosts(root, port, setup.hosts);
+    let hosts = setup.more.clone() + &hosts(root, port, setup.hosts);
     let root = root.display();
     let name = peer.name();
     let mut modules =

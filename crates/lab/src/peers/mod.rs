@@ -70,6 +70,8 @@ pub struct Setup {
     pub through: Option<String>,
     /// php-fpm, which takes the place of the application.
     pub php: Option<SocketAddr>,
+    /// More lines of configuration; only Evenkeel and Apache.
+    pub more: String,
     /// The number of name-based virtual hosts besides the usual one, each with a folder of its own
     /// ([`Site::add_hosts`]); only Evenkeel, Apache and nginx.
     pub hosts: usize,

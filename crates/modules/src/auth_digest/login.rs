@@ -199,7 +199,8 @@ pub enum Found<'a> {
 }
 
 /// Checks the response of a client with the hash of the user, and the nonce. A login that succeeds
-/// adds Authentication-Info to the response.
+/// adds Authentication-Info to the response. `why` returns the end of the message about a user or a
+/// password that is refused: the lines that deny it.
 ///
 /// # Errors
 /// The denial. The error log has its reason.
@@ -208,6 +209,7 @@ pub fn conclude(
     settings: &Directory,
     proof: &Proof,
     found: Found<'_>,
+    why: &dyn Fn() -> String,
 ) -> Result<(), Denial> {
     let said = settings.said();
     let Some(common) = COMMON.get() else {
@@ -217,11 +219,13 @@ pub fn conclude(
     let hash = match found {
         Found::Hash(hash) => hash,
         Found::Nobody => {
-            tell(request, 1790, format!("user `{user}' in realm `{realm}' not found: {path}"));
+            let text = format!("user `{user}' in realm `{realm}' not found: {path}; {}", why());
+            tell(request, 1790, text);
             return Err(CHALLENGE);
         }
         Found::Denied => {
-            let text = format!("user `{user}' in realm `{realm}' denied by provider: {path}");
+            let text =
+                format!("user `{user}' in realm `{realm}' denied by provider: {path}; {}", why());
             tell(request, 1791, text);
             return Err(CHALLENGE);
         }
@@ -236,7 +240,7 @@ pub fn conclude(
         return Err(CHALLENGE);
     }
     if !is_equal(&expected(request, proof, hash), &proof.response) {
-        tell(request, 1794, format!("user {user}: password mismatch: {path}"));
+        tell(request, 1794, format!("user {user}: password mismatch: {path}; {}", why()));
         return Err(CHALLENGE);
     }
     let issued = check_nonce(request, said, common, proof)?;
