@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 /// The number of users, each with a connection of its own.
 const USERS: usize = 10;
-/// The requests a second of all users.
-const RATE: u64 = 1_000;
+/// The requests per second of all users together.
+const RATE: u32 = 1_000;
 /// The wrong passwords a second of the flood.
 const FLOOD: u64 = 2_000;
 /// The connections of the flood: more than Evenkeel lets wait for a hash.
@@ -31,6 +31,8 @@ const FLOOD_CONNECTIONS: usize = 320;
 const OPEN_CONNECTIONS: usize = 16;
 /// The time that a server has to respond.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The time in which each user has had a connection to each process of a server.
+const WARMING: Duration = Duration::from_secs(10);
 /// The open page, and the same page behind a login.
 const OPEN: &str = "/1k.png";
 const CLOSED: &str = "/closed/1k.png";
@@ -235,39 +237,43 @@ fn turn(server: &Server, seconds: u64) -> Result<Figures> {
 }
 
 /// The CPU time of the server for each of the paced requests of all users, after their first ones.
+/// A server that is slower than the pace serves fewer requests.
 fn paced(server: &Server, path: &'static str, seconds: u64) -> Result<f64> {
-    let each = RATE / USERS as u64;
-    let between = Duration::from_secs(1) / u32::try_from(each).unwrap_or(1);
-    // Each process of a server may have to see each password once.
-    for (warm, seconds) in [(true, 2), (false, seconds)] {
-        let before_us = server.family.cpu_us();
-        let ask = |user: usize| {
-            stay_on_client_core();
-            let login = login(&format!("user{user}"), &password(user));
-            let mut client = Client::new(server.address);
-            let begun = Instant::now();
-            for number in 0..each * seconds {
-                let due = between * u32::try_from(number).unwrap_or(u32::MAX);
-                thread::sleep(due.saturating_sub(begun.elapsed()));
-                let told = |error: std::io::Error| format!("{}: {path}: {error}", server.name);
-                let status = client.ask(path, &login).map_err(told)?;
-                if status != 200 {
-                    return Err(format!("{}: {path}: status {status}", server.name));
-                }
+    // Each process of a server has to hash each password once, and a connection ends after 100
+    // requests.
+    serve_users(server, path, WARMING)?;
+    let before_us = server.family.cpu_us();
+    let served = serve_users(server, path, Duration::from_secs(seconds))?;
+    let spent_us = server.family.cpu_us().saturating_sub(before_us);
+    Ok(spent_us as f64 / served.max(1) as f64)
+}
+
+/// Sends the paced requests of all users, and returns how many were served.
+fn serve_users(server: &Server, path: &'static str, time: Duration) -> Result<u64> {
+    let between = Duration::from_secs(USERS as u64) / RATE;
+    let ask = |user: usize| {
+        stay_on_client_core();
+        let login = login(&format!("user{user}"), &password(user));
+        let mut client = Client::new(server.address);
+        let begun = Instant::now();
+        let mut served = 0;
+        while begun.elapsed() < time {
+            let due = between * served;
+            thread::sleep(due.saturating_sub(begun.elapsed()));
+            let told = |error: std::io::Error| format!("{}: {path}: {error}", server.name);
+            let status = client.ask(path, &login).map_err(told)?;
+            if status != 200 {
+                return Err(format!("{}: {path}: status {status}", server.name));
             }
-            Ok(())
-        };
-        thread::scope(|scope| {
-            let users: Vec<_> = (0..USERS).map(|user| scope.spawn(move || ask(user))).collect();
-            let ends = users.into_iter().map(|user| user.join().map_err(|_| "a client died")?);
-            ends.collect::<Result<()>>()
-        })?;
-        if !warm {
-            let spent_us = server.family.cpu_us().saturating_sub(before_us);
-            return Ok(spent_us as f64 / (RATE * seconds) as f64);
+            served += 1;
         }
-    }
-    Ok(0.0)
+        Ok(u64::from(served))
+    };
+    thread::scope(|scope| {
+        let users: Vec<_> = (0..USERS).map(|user| scope.spawn(move || ask(user))).collect();
+        let served = users.into_iter().map(|user| user.join().map_err(|_| "a client died")?);
+        served.sum()
+    })
 }
 
 /// Sends wrong passwords until the flood is over. All threads share the times at which one is due.

@@ -4,6 +4,8 @@
 //! line of the error log names the file and the line.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use evenkeel_tests::digest::{Challenge, Login, line, send};
 use evenkeel_tests::house::{House, wait_for};
 use evenkeel_tests::load::{answer, connect};
@@ -79,6 +81,12 @@ const GROUPS: &str = "\
 others: ann
 staff: bob
 ";
+
+/// The bcrypt hash of `password` with the cost 5.
+const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstu.B8Deq84zEQE0rdrKy/x2.BrczsEjqYe";
+
+/// The users of the test that logs in many users at once.
+const USERS_AT_ONCE: usize = 60;
 
 const ANN: &str = "Basic YW5uOnBhc3N3b3Jk";
 const ANN_WRONG: &str = "Basic YW5uOndyb25n";
@@ -286,4 +294,31 @@ fn a_bad_file_lets_nobody_in_and_is_named_with_its_line() {
     fs::remove_file(house.path("users")).unwrap();
     fs::write(house.path("users"), USERS).unwrap();
     assert_eq!(ask(&house, "/valid/x.txt", ANN), 200);
+}
+
+/// The requests begin while the file of users is read: some hold a permit for that and wait for
+/// their hash, and some come later and have no permit.
+#[test]
+fn all_of_many_first_logins_at_once_are_answered() {
+    let more = format!("{CONFIGURATION}StartServers 1\nServerLimit 1\n");
+    let mut house = House::lay_out(&more).unwrap();
+    let entry = |user| format!("user{user}:{BCRYPT}\n");
+    let users: String = (0..USERS_AT_ONCE).map(entry).collect();
+    fs::write(house.path("users"), &users).unwrap();
+    fs::create_dir(house.path("htdocs/valid")).unwrap();
+    fs::write(house.path("htdocs/valid/x.txt"), "x").unwrap();
+    house.start(&[]).unwrap();
+    for round in 0..5 {
+        // A new version of the file is read, and no login is cached.
+        fs::write(house.path("users"), format!("# {round}\n{users}")).unwrap();
+        std::thread::scope(|scope| {
+            for user in 0..USERS_AT_ONCE {
+                let house = &house;
+                scope.spawn(move || {
+                    let login = STANDARD.encode(format!("user{user}:password"));
+                    assert_eq!(ask(house, "/valid/x.txt", &format!("Basic {login}")), 200);
+                });
+            }
+        });
+    }
 }

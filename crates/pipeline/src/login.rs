@@ -17,7 +17,8 @@ use evenkeel_modules::{
 use std::future::{Future as _, poll_fn};
 use std::io;
 use std::path::Path;
-use std::pin::pin;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -372,12 +373,13 @@ async fn compare(
 }
 
 /// Whether a password matches a stored hash. A cached result needs no hashing. `{SHA}` is fast, so
-/// the serving thread computes it. The blocking pool computes all other hashes, one at a time.
+/// the serving thread computes it. A thread of lower priority computes all other hashes, one at a
+/// time. The request returns its credit while it waits for that thread, and needs no permit of the
+/// blocking pool: other requests may hold all permits and wait for the same thread.
 /// `is_known` is false if the user is unknown and the hash is that of another user.
 ///
 /// # Errors
-/// 503 if too many requests wait, if the client disconnects meanwhile, or if the blocking pool
-/// returns no result.
+/// 503 if too many requests wait, if the client disconnects meanwhile, or if the hash is given up.
 async fn hash(
     pipeline: &Pipeline,
     request: &mut Request,
@@ -398,8 +400,8 @@ async fn hash(
     if let Some(was_right) = store.recall(&key, lifetime) {
         return Ok(was_right);
     }
-    let may_wait = pipeline.before_wait(request, plan).await;
-    let Some(mut place) = store.queue() else {
+    let _may_wait = pipeline.before_wait(request, plan).await;
+    let Some(place) = store.place() else {
         if store.may_tell() {
             let text = "too many requests wait for a password to be verified; clients are \
                         answered with 503";
@@ -407,22 +409,19 @@ async fn hash(
         }
         return Err(Status::SERVICE_UNAVAILABLE.into());
     };
-    let beside = pipeline.beside(request, &may_wait);
-    let has_turn = {
-        let mut turn = pin!(place.turn());
-        poll_fn(|context| match turn.as_mut().poll(context) {
-            Poll::Pending if beside.is_left() => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => Poll::Ready(true),
-        })
-        .await
-    };
-    if !has_turn {
-        return Err(Status::SERVICE_UNAVAILABLE.into());
-    }
-    let (password, hash) = (login.password.clone(), stored.to_vec());
-    let work = move |_: &_| Some(verify(&password, &hash));
-    let Some(is_right) = beside.perform("verifying a password".into(), work).await else {
+    let departure = Rc::clone(&request.departure);
+    departure.return_credit();
+    let mut task = place.verify(login.password.clone(), stored.to_vec());
+    let is_right = poll_fn(|context| match Pin::new(&mut task).poll(context) {
+        Poll::Pending if departure.is_told() && place.is_queued() && task.dequeue() => {
+            Poll::Ready(None)
+        }
+        done => done,
+    })
+    .await;
+    drop(place);
+    poll_fn(|_| departure.poll_credit()).await;
+    let Some(is_right) = is_right else {
         return Err(Status::SERVICE_UNAVAILABLE.into());
     };
     // For an unknown user, a match with the hash of another user does not count.

@@ -17,6 +17,7 @@ use evenkeel_modules::beside::{Beside, Large, Thrift};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::BlockingPool;
+use evenkeel_modules::passwords::Store;
 use evenkeel_modules::userdir::Homes;
 use evenkeel_upstream::Places;
 use std::cell::RefCell;
@@ -178,12 +179,13 @@ impl Pipeline {
         Beside::new(may_wait, Arc::clone(&self.blocking_pool), Rc::clone(&request.departure))
     }
 
-    /// Comes about once a second. Nobody waits longer than Timeout for work beside the serving
-    /// threads that does not stir; gives what the administrator should know of that.
+    /// Is called about once a second. Gives up jobs that have reported no progress for Timeout, and
+    /// returns notices about them.
     pub fn tick(&self) -> Vec<Notice> {
         self.thrift.tick(&self.blocking_pool);
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
         let told = self.blocking_pool.abandon_stalled(patience).into_iter();
+        let told = told.chain(Store::of_process().abandon_stalled(patience));
         told.map(|text| Notice::own("core", Level::Error, text)).collect()
     }
 

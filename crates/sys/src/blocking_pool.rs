@@ -27,6 +27,8 @@ pub struct BlockingPool {
 /// What the pool, its threads and its tasks share.
 struct Shared {
     max_threads: usize,
+    /// What is added to the nice value of the threads.
+    nice: i32,
     times: Option<PoolTimes>,
     state: Mutex<State>,
     changed: Condvar,
@@ -124,16 +126,28 @@ impl BlockingPool {
     /// A pool of at most this many threads, and of one at least.
     #[must_use]
     pub fn new(max_threads: usize) -> Self {
-        Self::with_times(max_threads, u32::MAX, None)
+        Self::build(max_threads, 0, u32::MAX, None)
+    }
+
+    /// A pool whose threads have a lower priority than the process: `nice` is added to their nice
+    /// value (nice(2), which Linux applies to the calling thread).
+    #[must_use]
+    pub fn with_nice(max_threads: usize, nice: i32) -> Self {
+        Self::build(max_threads, nice, u32::MAX, None)
     }
 
     /// The same for a child with this many credits, adding up its times in `times`.
     #[must_use]
     pub fn with_times(max_threads: usize, credits: u32, times: Option<PoolTimes>) -> Self {
+        Self::build(max_threads, 0, credits, times)
+    }
+
+    fn build(max_threads: usize, nice: i32, credits: u32, times: Option<PoolTimes>) -> Self {
         let max_threads = max_threads.max(1);
         let permits = Bulkhead::permits(credits, max_threads);
         let shared = Arc::new(Shared {
             max_threads,
+            nice,
             times,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -264,6 +278,10 @@ impl Shared {
 
     /// The loop of a thread: runs the first job of the queue, or waits for one.
     fn run_thread(&self) {
+        if self.nice > 0 {
+            // If the system refuses, the thread keeps the priority of the process.
+            let _ = rustix::process::nice(self.nice);
+        }
         let mut state = self.lock();
         loop {
             if let Some((id, Job { run, running, queued_us })) = state.queue.pop_first() {

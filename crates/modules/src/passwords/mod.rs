@@ -8,7 +8,7 @@ mod store;
 
 pub use apr1::{apr1, to_base64};
 pub use file::{Entry, GroupFile, PasswordFile};
-pub use store::{Loaded, OneHasher, REMEMBERED, Store, Verified};
+pub use store::{HashPlace, Loaded, REMEMBERED, Store, Verified};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

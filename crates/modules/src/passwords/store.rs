@@ -2,7 +2,8 @@
 //! file's inode, size and times stay the same, and the results of verifications, under a keyed
 //! hash. All threads of a process share one store. The size of every table is bounded.
 
-use super::{GroupFile, PasswordFile};
+use super::{GroupFile, PasswordFile, verify};
+use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
 use evenkeel_sys::{open, random};
 use sha1::{Digest as _, Sha1};
 use std::collections::HashMap;
@@ -13,7 +14,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The most files of one kind (users, groups) in the cache.
 const FILES: usize = 64;
@@ -40,6 +40,10 @@ const COARSE_NS: i128 = 50_000_000;
 
 /// The most requests of a process that hash a password or wait for it.
 const WAITING: usize = 256;
+
+/// What is added to the nice value of the thread that hashes, so that a flood of wrong passwords
+/// leaves the cores to other requests.
+const NICE: i32 = 10;
 
 /// The attributes that identify a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,14 +105,12 @@ impl Moment {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verified([u8; 20]);
 
-/// A place in the queue for hashing a password. After [`OneHasher::turn`] it holds the permit to
-/// hash. A process has one permit, so that hashing uses at most one core.
-pub struct OneHasher<'a> {
+/// A place among the requests that hash a password or wait for it. Dropping it frees the place.
+pub struct HashPlace<'a> {
     store: &'a Store,
-    permit: Option<SemaphorePermit<'a>>,
 }
 
-impl Drop for OneHasher<'_> {
+impl Drop for HashPlace<'_> {
     fn drop(&mut self) {
         self.store.waiting.fetch_sub(1, Relaxed);
     }
@@ -125,7 +127,9 @@ pub struct Store {
     wrong: Mutex<HashMap<Verified, Moment>>,
     /// `None` if the kernel returned no random bytes. In that case no cached verification is used.
     key: Option<[u8; 32]>,
-    hashers: Semaphore,
+    /// Hashes passwords one at a time. Its thread is none of the blocking pool, whose permits a
+    /// request that waits here may hold.
+    hasher: BlockingPool,
     waiting: AtomicUsize,
     /// The time of the last log line about rejected requests, in seconds since 1970.
     told_s: AtomicU64,
@@ -146,7 +150,7 @@ impl Store {
             right: Mutex::default(),
             wrong: Mutex::default(),
             key: random::bytes().ok(),
-            hashers: Semaphore::new(1),
+            hasher: BlockingPool::with_nice(1, NICE),
             waiting: AtomicUsize::new(0),
             told_s: AtomicU64::new(0),
         }
@@ -228,10 +232,16 @@ impl Store {
         kept.insert(key, Moment { at: now, lifetime });
     }
 
-    /// A place in the queue for hashing. Returns `None` if the queue is full.
-    pub fn queue(&self) -> Option<OneHasher<'_>> {
-        let place = OneHasher { store: self, permit: None };
+    /// A place for a request that hashes a password. Returns `None` if all places are taken.
+    pub fn place(&self) -> Option<HashPlace<'_>> {
+        let place = HashPlace { store: self };
         (self.waiting.fetch_add(1, Relaxed) < WAITING).then_some(place)
+    }
+
+    /// Gives up verifications that have run for longer than `timeout`, as a hash of an extreme cost
+    /// does. Returns messages for the error log.
+    pub fn abandon_stalled(&self, timeout: Duration) -> Vec<String> {
+        self.hasher.abandon_stalled(timeout)
     }
 
     /// Whether a rejected request is to be logged: true at most once a second.
@@ -241,10 +251,16 @@ impl Store {
     }
 }
 
-impl<'a> OneHasher<'a> {
-    /// Waits for the permit.
-    pub async fn turn(&mut self) {
-        self.permit = self.store.hashers.acquire().await.ok();
+impl HashPlace<'_> {
+    /// Compares a password with a stored hash once the comparisons before it have ended.
+    pub fn verify(&self, password: Vec<u8>, stored: Vec<u8>) -> BlockingTask<bool> {
+        let work = move |_: &_| verify(&password, &stored);
+        self.store.hasher.spawn_long("verifying a password", work)
+    }
+
+    /// Whether other comparisons wait.
+    pub fn is_queued(&self) -> bool {
+        self.store.hasher.queued() > 1
     }
 }
 
@@ -368,10 +384,10 @@ mod tests {
     #[test]
     fn only_so_many_wait() {
         let store = Store::new();
-        let places: Vec<_> = (0..WAITING).map(|_| store.queue().unwrap()).collect();
-        assert!(store.queue().is_none());
+        let places: Vec<_> = (0..WAITING).map(|_| store.place().unwrap()).collect();
+        assert!(store.place().is_none());
         drop(places);
-        assert!(store.queue().is_some());
+        assert!(store.place().is_some());
         assert!(store.may_tell());
     }
 }
