@@ -303,6 +303,7 @@ pub fn encode_params<'a>(
             start = out.len();
             out.extend_from_slice(&[0; HEADER]);
         }
+        out.reserve(size);
         encode_length(out, name.len());
         encode_length(out, value.len());
         out.extend_from_slice(name);
@@ -329,6 +330,7 @@ fn length_size(length: usize) -> usize {
     if length < 0x80 { 1 } else { 4 }
 }
 
+#[inline]
 fn encode_length(out: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(short) if short < 0x80 => out.push(short),

@@ -47,7 +47,20 @@ impl WatchedSocket {
     /// # Errors
     /// Hands the socket back with the system's error.
     pub fn new(socket: Socket) -> Result<Self, (Socket, io::Error)> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
+        Self::register(socket, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Watches a socket for reading alone, so that the runtime is not woken when the peer reads
+    /// what was sent before. [`WatchedSocket::poll_write`] would wait for ever. It must be called
+    /// within a runtime.
+    ///
+    /// # Errors
+    /// Hands the socket back with the system's error.
+    pub fn for_reading(socket: Socket) -> Result<Self, (Socket, io::Error)> {
+        Self::register(socket, Interest::READABLE)
+    }
+
+    fn register(socket: Socket, interest: Interest) -> Result<Self, (Socket, io::Error)> {
         // SAFETY: a Socket always owns the same descriptor, which is open until the socket is
         // dropped, or moved out after the registration has ended.
         let watched = unsafe { AsyncFd::register_with_interest(socket, interest) };

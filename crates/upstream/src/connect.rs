@@ -35,7 +35,7 @@ pub(crate) async fn connect(
     address: &Address,
     patience: Duration,
     blocking_pool: &BlockingPool,
-) -> Result<WatchedSocket, FailureKind> {
+) -> Result<Socket, FailureKind> {
     let late = || FailureKind::Unreachable(ErrorKind::TimedOut.into());
     let connected = timeout(patience, connect_any(address, blocking_pool));
     connected.await.unwrap_or_else(|_| Err(late()))
@@ -44,7 +44,7 @@ pub(crate) async fn connect(
 async fn connect_any(
     address: &Address,
     blocking_pool: &BlockingPool,
-) -> Result<WatchedSocket, FailureKind> {
+) -> Result<Socket, FailureKind> {
     let (host, port) = match address {
         Address::Unix(path) => {
             let remote = Remote::Unix(path.clone());
@@ -73,7 +73,7 @@ async fn resolve(host: &str, blocking_pool: &BlockingPool) -> Option<Vec<IpAddr>
     (!addresses.is_empty()).then_some(addresses)
 }
 
-async fn connect_to(remote: &Remote) -> io::Result<WatchedSocket> {
+async fn connect_to(remote: &Remote) -> io::Result<Socket> {
     let socket = loop {
         match begin(remote, &Local::default()) {
             // The backlog of a Unix socket is full.
@@ -81,13 +81,15 @@ async fn connect_to(remote: &Remote) -> io::Result<WatchedSocket> {
             begun => break begun?,
         }
     };
-    let watched = WatchedSocket::new(socket).map_err(|(_, error)| error)?;
-    let is_connected = |socket: &Socket| match remote {
-        Remote::Unix(_) => Ok(()),
-        Remote::Internet(_) => established(socket),
-    };
-    poll_fn(|context| watched.poll_write(context, is_connected)).await?;
-    Ok(watched)
+    match remote {
+        // A Unix socket is connected at once or not at all.
+        Remote::Unix(_) => Ok(socket),
+        Remote::Internet(_) => {
+            let watched = WatchedSocket::new(socket).map_err(|(_, error)| error)?;
+            poll_fn(|context| watched.poll_write(context, established)).await?;
+            Ok(watched.into_socket())
+        }
+    }
 }
 
 /// Whether a TCP connection is established; `WouldBlock` while that is not known.

@@ -2,19 +2,42 @@
 //! response, since an application may answer before it has read everything.
 
 use crate::failure::FailureKind;
-use crate::spool::SpoolReader;
+use crate::spool::{Spool, SpoolReader};
 use bytes::Bytes;
 use evenkeel_proto::fastcgi::{Record, RecordReader, Stream, encode_content, record_header};
+use evenkeel_sys::blocking_pool::BlockingPool;
+use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
 /// The bytes that are received at a time.
 const RECEIVED: usize = 32 << 10;
+
+/// An application that is silent for so long is slow.
+pub(crate) const SLOW_AFTER: Duration = Duration::from_millis(250);
+
+/// The most bytes of the buffer for requests that a thread keeps.
+const MOST_KEPT: usize = 128 << 10;
+
+/// The buffers of a thread. Their content is processed before the next conversation uses them, so
+/// that a waiting request has no buffer of its own.
+struct Buffers {
+    sent: Vec<u8>,
+    received: Box<[u8]>,
+}
+
+thread_local! {
+    static BUFFERS: RefCell<Buffers> =
+        RefCell::new(Buffers { sent: Vec::new(), received: vec![0; RECEIVED].into() });
+}
 
 /// What an application says.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,37 +59,71 @@ pub(crate) struct Conversation {
     /// Bytes to be sent, and how many of them were.
     out: Vec<u8>,
     sent: usize,
-    /// The rest of the request's body; none once its end is in `out`.
+    /// The rest of the request's body. `None` once its end is in `out` or was sent.
     body: Option<SpoolReader>,
     reader: RecordReader,
-    received: Box<[u8]>,
-    /// The part of `received` that was not read yet.
-    unread: std::ops::Range<usize>,
+    /// The events that were received and not returned yet.
+    events: VecDeque<Result<Event, FailureKind>>,
     is_output_closed: bool,
     silence: Duration,
+    /// Runs while the application is silent: at first until it is slow.
     timer: Option<Pin<Box<Sleep>>>,
+    is_slow: bool,
 }
 
 impl Conversation {
-    /// Begins with records that were encoded already.
-    pub(crate) fn new(
-        socket: WatchedSocket,
-        out: Vec<u8>,
-        body: SpoolReader,
+    /// Sends a request on a new connection. `encode` appends its records up to the end of the
+    /// parameters; a body in memory follows in the same system call.
+    ///
+    /// # Errors
+    /// The runtime cannot watch the socket.
+    pub(crate) fn begin(
+        socket: Socket,
+        encode: impl FnOnce(&mut Vec<u8>),
+        body: Spool,
         silence: Duration,
-    ) -> Self {
-        Self {
-            socket,
+        blocking_pool: &Arc<BlockingPool>,
+    ) -> Result<Self, FailureKind> {
+        let mut body = match body.into_memory() {
+            Ok(bytes) => Ok(bytes),
+            Err(spool) => Err(spool.reader(Arc::clone(blocking_pool))),
+        };
+        let out = BUFFERS.with_borrow_mut(|buffers| {
+            let out = &mut buffers.sent;
+            out.clear();
+            encode(out);
+            if let Ok(bytes) = &body {
+                encode_body_end(out, bytes);
+            }
+            let left = match socket.send(&[IoSlice::new(out)], false) {
+                Ok(count) => out.get(count..).unwrap_or_default().to_vec(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => out.clone(),
+                // What the application has said before it hung up tells more.
+                Err(_) => {
+                    body = Ok(Vec::new());
+                    Vec::new()
+                }
+            };
+            out.shrink_to(MOST_KEPT);
+            left
+        });
+        let body = body.err();
+        let watched = match out.is_empty() && body.is_none() {
+            true => WatchedSocket::for_reading(socket),
+            false => WatchedSocket::new(socket),
+        };
+        Ok(Self {
+            socket: watched.map_err(|(_, error)| FailureKind::Unreachable(error))?,
             out,
             sent: 0,
-            body: Some(body),
+            body,
             reader: RecordReader::new(),
-            received: vec![0; RECEIVED].into(),
-            unread: 0..0,
+            events: VecDeque::new(),
             is_output_closed: false,
             silence,
             timer: None,
-        }
+            is_slow: false,
+        })
     }
 
     /// The next event. After [`Event::End`] and after an error there is none.
@@ -77,16 +134,33 @@ impl Conversation {
         let has_sent = self.poll_send(context)?;
         let heard = self.poll_hear(context);
         if heard.is_ready() || has_sent {
-            self.timer = None;
+            (self.timer, self.is_slow) = (None, false);
         }
-        if heard.is_pending() {
-            let silence = self.silence;
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(silence)));
-            if timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Err(FailureKind::Silent));
-            }
+        if heard.is_pending() && self.poll_silence(context).is_ready() {
+            return Poll::Ready(Err(FailureKind::Silent));
         }
         heard
+    }
+
+    /// Whether the application has been silent for [`SLOW_AFTER`] by now. The task is woken once
+    /// it has been.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
+    /// Ready once the application has been silent for too long.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let first = self.silence.min(SLOW_AFTER);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(first)));
+        std::task::ready!(timer.as_mut().poll(context));
+        let rest = self.silence - first;
+        if !self.is_slow && rest > Duration::ZERO {
+            self.is_slow = true;
+            let end = timer.deadline() + rest;
+            timer.as_mut().reset(end);
+            return timer.as_mut().poll(context);
+        }
+        Poll::Ready(())
     }
 
     /// Sends as much as the connection takes. Says whether anything was sent.
@@ -136,18 +210,30 @@ impl Conversation {
 
     fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, FailureKind>> {
         loop {
-            match self.read_record()? {
-                Some(event) => return Poll::Ready(Ok(event)),
-                None if self.unread.is_empty() => {}
-                None => continue,
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(event);
             }
-            let received = &mut self.received;
-            let count =
-                std::task::ready!(self.socket.poll_read(context, |it| it.receive(received)));
-            match count {
-                Ok(0) => return Poll::Ready(self.at_end(ErrorKind::UnexpectedEof.into())),
-                Ok(count) => self.unread = 0..count,
-                Err(error) => return Poll::Ready(self.at_end(error)),
+            let ended = BUFFERS.with_borrow_mut(|buffers| {
+                let received = &mut buffers.received;
+                let count =
+                    std::task::ready!(self.socket.poll_read(context, |it| it.receive(received)));
+                match count {
+                    Ok(0) => Poll::Ready(Some(ErrorKind::UnexpectedEof.into())),
+                    Err(error) => Poll::Ready(Some(error)),
+                    Ok(count) => {
+                        let bytes = received.get(..count).unwrap_or_default();
+                        read_records(
+                            bytes,
+                            &mut self.reader,
+                            &mut self.is_output_closed,
+                            &mut self.events,
+                        );
+                        Poll::Ready(None)
+                    }
+                }
+            });
+            if let Some(error) = std::task::ready!(ended) {
+                return Poll::Ready(self.at_end(error));
             }
         }
     }
@@ -159,16 +245,30 @@ impl Conversation {
             false => Err(FailureKind::Ended(error)),
         }
     }
+}
 
-    /// Reads a record from what was received.
-    fn read_record(&mut self) -> Result<Option<Event>, FailureKind> {
-        let rest = self.received.get(self.unread.clone()).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        let record = self.reader.read(rest).map_err(FailureKind::Garbage)?;
+/// Appends a whole body and the end of its stream.
+fn encode_body_end(out: &mut Vec<u8>, body: &[u8]) {
+    if !body.is_empty() {
+        encode_content(out, Stream::Stdin, body);
+    }
+    out.extend_from_slice(&record_header(Stream::Stdin, 0));
+}
+
+/// Appends the events of received bytes, up to the end of the response or the first error.
+fn read_records(
+    mut rest: &[u8],
+    reader: &mut RecordReader,
+    is_output_closed: &mut bool,
+    events: &mut VecDeque<Result<Event, FailureKind>>,
+) {
+    while !rest.is_empty() {
+        let record = match reader.read(rest) {
+            Ok(record) => record,
+            Err(fault) => return events.push_back(Err(FailureKind::Garbage(fault))),
+        };
         let (event, used) = match record {
-            Record::Partial => (None, rest.len()),
+            Record::Partial => return,
             Record::Content { stream, skip, length } => {
                 let end = skip + length;
                 let content = Bytes::copy_from_slice(rest.get(skip..end).unwrap_or_default());
@@ -180,14 +280,14 @@ impl Conversation {
                 (event, end)
             }
             Record::Closed { stream, skip } => {
-                self.is_output_closed |= stream == Stream::Stdout;
+                *is_output_closed |= stream == Stream::Stdout;
                 (None, skip)
             }
-            Record::End { skip, .. } => (Some(Event::End), skip),
+            Record::End { .. } => return events.push_back(Ok(Event::End)),
             Record::Other { kind, skip } => (Some(Event::Unknown(kind)), skip),
             Record::Begin { skip, .. } => (Some(Event::Unknown(1)), skip),
         };
-        self.unread.start += used;
-        Ok(event)
+        events.extend(event.map(Ok));
+        rest = rest.get(used..).unwrap_or_default();
     }
 }

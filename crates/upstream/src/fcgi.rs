@@ -3,7 +3,7 @@
 //! the client does not read.
 
 use crate::connect::{Patience, connect};
-use crate::conversation::{Conversation, Event};
+use crate::conversation::{Conversation, Event, SLOW_AFTER};
 use crate::failure::{Failure, FailureKind};
 use crate::places::Place;
 use crate::spool::Spool;
@@ -17,21 +17,16 @@ use evenkeel_proto::script::{BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_scri
 use evenkeel_sys::blocking_pool::BlockingPool;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::time::{Sleep, sleep};
+use std::time::Instant;
 
 /// The most bytes of a body that is passed on whole, with its length.
 const MOST_WHOLE: usize = 64 << 10;
-
-/// After this silence of an application, the connection of the client is watched too, so that the
-/// request ends when the client disconnects.
-const ASKED_AFTER: Duration = Duration::from_millis(250);
 
 /// The most records of standard error that are logged for a request.
 const MOST_COMPLAINTS: usize = 64;
@@ -81,14 +76,15 @@ pub async fn exchange(
     let mut complaints = Complaints::default();
     let asked = async {
         let socket = connect(&target.address, patience.connect, blocking_pool).await?;
-        let mut out = Vec::with_capacity(2048);
-        encode_begin(&mut out, false);
-        for name in encode_params(&mut out, variables.iter()) {
-            let text = format!("couldn't encode envvar '{}' in 16384 bytes", quoted(name));
-            notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
-        }
-        let body = body.reader(Arc::clone(blocking_pool));
-        let mut conversation = Conversation::new(socket, out, body, patience.silence);
+        let encode = |out: &mut Vec<u8>| {
+            encode_begin(out, false);
+            for name in encode_params(out, variables.iter()) {
+                let text = format!("couldn't encode envvar '{}' in 16384 bytes", quoted(name));
+                notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
+            }
+        };
+        let begun = Conversation::begin(socket, encode, body, patience.silence, blocking_pool);
+        let mut conversation = begun?;
         let (head, first) = head(&mut conversation, departure, &mut complaints, notices).await?;
         Ok((head, first, conversation))
     };
@@ -104,8 +100,6 @@ pub async fn exchange(
         late,
         script,
         target,
-        silent: None,
-        is_slow: false,
     };
     Ok(Answered { head, body: stream.gather().await })
 }
@@ -118,7 +112,7 @@ async fn head(
     notices: &mut Vec<Notice>,
 ) -> Result<(ScriptHead, Bytes), FailureKind> {
     let (mut head, mut end) = (Vec::new(), HeadEnd::default());
-    let mut until_asked = pin!(sleep(ASKED_AFTER));
+    let begin = Instant::now();
     let mut asks = false;
     loop {
         let event = poll_fn(|context| {
@@ -126,7 +120,9 @@ async fn head(
             if event.is_ready() {
                 return event;
             }
-            asks = asks || until_asked.as_mut().poll(context).is_ready();
+            // From then on the connection of the client is watched too, so that the request ends
+            // when the client disconnects.
+            asks = asks || conversation.is_slow() || begin.elapsed() >= SLOW_AFTER;
             match asks && departure.is_told() {
                 true => Poll::Ready(Err(FailureKind::ClientGone)),
                 false => Poll::Pending,
@@ -192,10 +188,6 @@ struct Stream {
     late: Rc<RefCell<Late>>,
     script: Vec<u8>,
     target: Arc<Target>,
-    /// A timer that runs while the application is silent.
-    silent: Option<Pin<Box<Sleep>>>,
-    /// Whether the application has been silent for [`ASKED_AFTER`].
-    is_slow: bool,
 }
 
 impl Stream {
@@ -234,19 +226,8 @@ impl Stream {
         Body::Stream(Box::pin(ReadAhead::new(Box::pin(self))), None)
     }
 
-    /// Receives the next piece, and measures how long the application is silent.
+    /// Receives the next piece.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
-        let next = self.poll_piece(context);
-        if next.is_ready() {
-            (self.silent, self.is_slow) = (None, false);
-            return next;
-        }
-        let silent = self.silent.get_or_insert_with(|| Box::pin(sleep(ASKED_AFTER)));
-        self.is_slow = self.is_slow || silent.as_mut().poll(context).is_ready();
-        Poll::Pending
-    }
-
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
         loop {
             let Some(open) = &mut self.open else { return Poll::Ready(None) };
             match std::task::ready!(open.conversation.poll_event(context)) {
@@ -288,7 +269,7 @@ impl Source for Stream {
     }
 
     fn ends_with_client(&self) -> bool {
-        self.is_slow
+        self.open.as_ref().is_some_and(|open| open.conversation.is_slow())
     }
 }
 

@@ -73,6 +73,11 @@ impl Spool {
         self.length
     }
 
+    /// Returns the body if all of it is in memory, and the spool otherwise.
+    pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
+        if self.file.is_none() { Ok(self.memory) } else { Err(self) }
+    }
+
     /// Appends the bytes in memory to the file.
     async fn write_out(&mut self, folder: &Path, blocking_pool: &BlockingPool) -> io::Result<()> {
         let bytes = std::mem::take(&mut self.memory);

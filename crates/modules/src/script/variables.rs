@@ -11,6 +11,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// (ap_config_layout.h: DEFAULT_PATH).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin:/usr/ucb:/usr/bsd:/usr/local/bin";
 
+/// The usual number of variables beside those of the header fields.
+const USUAL: usize = 26;
+
+/// More than the usual number of bytes of all variables.
+const USUAL_BYTES: usize = 2048;
+
 /// The values of variables that a [`Request`] does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
@@ -33,6 +39,7 @@ pub struct Program<'a> {
 #[must_use]
 pub fn variables(request: &Request, core: CoreSettings<'_>, program: &Program<'_>) -> Variables {
     let mut variables = request.resource.env.clone();
+    variables.reserve(request.fields().iter().count() + USUAL, USUAL_BYTES);
     add_fields(&mut variables, request, core, program);
     for (name, default) in [("PATH", Some(DEFAULT_PATH)), ("LD_LIBRARY_PATH", None)] {
         if !variables.contains(name) {
@@ -58,7 +65,8 @@ fn add_fields(
 ) {
     let fields = request.fields();
     let passes_credentials = core.directory.cgi_pass_auth == Some(true);
-    for (name, value) in fields.iter() {
+    let mut variable = Vec::with_capacity(64);
+    for (number, (name, value)) in fields.iter().enumerate() {
         let is = |other: &str| eq_ignore_case(name, other.as_bytes());
         // Many programs read HTTP_PROXY as a setting, which no client may set (httpoxy).
         let is_hidden = is("Proxy")
@@ -69,18 +77,19 @@ fn add_fields(
         if is_hidden || is_framing {
             continue;
         }
-        let is_first = !fields
-            .iter()
-            .take_while(|(other, _)| !std::ptr::eq(*other, name))
-            .any(|(other, _)| eq_ignore_case(other, name));
-        let variable = match is("Content-Type") {
-            true => Some(b"CONTENT_TYPE".to_vec()),
-            false => exported(name),
-        };
-        let Some(variable) = variable.filter(|_| is_first) else { continue };
-        match fields.joined(name) {
-            Some(joined) => variables.set(variable, joined),
-            None => variables.set(variable, value),
+        variable.clear();
+        match is("Content-Type") {
+            true => variable.extend_from_slice(b"CONTENT_TYPE"),
+            false if export(&mut variable, name) => {}
+            false => continue,
+        }
+        let mut same = fields.iter().enumerate().filter(|(_, (it, _))| eq_ignore_case(it, name));
+        if same.next().is_some_and(|(first, _)| first < number) {
+            continue;
+        }
+        match same.next().and_then(|_| fields.joined(name)) {
+            Some(joined) => variables.set(&variable, joined),
+            None => variables.set(&variable, value),
         }
     }
     if let Some(length) = program.body_length {
@@ -88,18 +97,15 @@ fn add_fields(
     }
 }
 
-/// Returns the variable of a header field, or `None` if the name of the field has other bytes than
-/// letters, digits and `-` (util_script.c: `http2env`).
-fn exported(name: &[u8]) -> Option<Vec<u8>> {
-    let mut variable = b"HTTP_".to_vec();
-    for byte in name {
-        variable.push(match byte {
-            b'-' => b'_',
-            byte if byte.is_ascii_alphanumeric() => byte.to_ascii_uppercase(),
-            _ => return None,
-        });
-    }
-    Some(variable)
+/// Appends the variable of a header field. Returns false if the name of the field has other bytes
+/// than letters, digits and `-` (util_script.c: `http2env`).
+fn export(variable: &mut Vec<u8>, name: &[u8]) -> bool {
+    variable.extend_from_slice(b"HTTP_");
+    variable.extend(name.iter().map(|byte| match byte {
+        b'-' => b'_',
+        byte => byte.to_ascii_uppercase(),
+    }));
+    name.iter().all(|byte| *byte == b'-' || byte.is_ascii_alphanumeric())
 }
 
 fn add_server(
@@ -236,8 +242,9 @@ mod tests {
 
     #[test]
     fn names_with_other_bytes_are_not_exported() {
-        assert_eq!(exported(b"x-Forwarded-For").as_deref(), Some(&b"HTTP_X_FORWARDED_FOR"[..]));
-        assert_eq!(exported(b"x_y"), None);
-        assert_eq!(exported(b"x.y"), None);
+        let mut variable = Vec::new();
+        assert!(export(&mut variable, b"x-Forwarded-For"));
+        assert_eq!(variable, b"HTTP_X_FORWARDED_FOR");
+        assert!(!export(&mut variable, b"x_y") && !export(&mut variable, b"x.y"));
     }
 }
