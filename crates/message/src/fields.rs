@@ -375,6 +375,23 @@ impl Fields {
         self.entries.iter().map(|entry| (self.name_of(*entry), self.value_of(*entry)))
     }
 
+    /// Each name once, at the place of its first field, with all its values as one list, joined by
+    /// `, `.
+    pub fn merged(&self) -> impl Iterator<Item = (&[u8], Cow<'_, [u8]>)> {
+        self.entries.iter().enumerate().filter_map(|(number, entry)| {
+            let name = self.name_of(*entry);
+            if self.repeated & entry.known.bit() == 0 {
+                return Some((name, Cow::Borrowed(self.value_of(*entry))));
+            }
+            let wanted = Spelled(entry.known, name);
+            let before = self.entries.get(..number).unwrap_or_default();
+            if before.iter().any(|other| is_named(&self.text, other, wanted)) {
+                return None;
+            }
+            self.whole(wanted).map(|list| (name, list))
+        })
+    }
+
     /// Adds every field of another list.
     pub fn extend(&mut self, other: &Fields) {
         for entry in &other.entries {
@@ -540,6 +557,24 @@ mod tests {
         fields.add("HOST", "c");
         assert_eq!(fields.all(Name::Host).collect::<Vec<_>>(), [b"c"]);
         assert!(fields.contains("host") && fields.clone().contains(Name::Host));
+    }
+
+    #[test]
+    fn merged_fields_have_each_name_once() {
+        let mut fields = Fields::new();
+        for (name, value) in [
+            ("X-A", "1"),
+            ("Accept", "a"),
+            ("X-B", "2"),
+            ("x-a", "3"),
+            ("Host", "h"),
+            ("ACCEPT", "b"),
+        ] {
+            fields.add(name, value);
+        }
+        let merged = fields.merged().map(|(name, list)| [name, b"=", &*list].concat());
+        let merged = merged.collect::<Vec<_>>().join(&b'|');
+        assert_eq!(merged, b"X-A=1, 3|Accept=a, b|X-B=2|Host=h");
     }
 
     #[test]

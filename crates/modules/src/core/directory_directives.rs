@@ -179,12 +179,11 @@ fn set_handler(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         let compile = |text: &str| {
             scope.compile_text(text).map_err(|error| format!("Can't parse expression : {error}"))
         };
-        let text = name.strip_prefix("expr=").unwrap_or(name);
-        let compiled = compile(text)?;
+        let compiled = compile(name)?;
         // SetHandler converts a constant name to lower case, except for the path of a Unix
         // socket. AddHandler keeps the name.
         let is_plain = compiled.constant().is_some_and(|name| !name.starts_with(b"proxy:unix"));
-        Some(Arc::new(if is_plain { compile(&text.to_ascii_lowercase())? } else { compiled }))
+        Some(Arc::new(if is_plain { compile(&name.to_ascii_lowercase())? } else { compiled }))
     };
     scope.directory.core.handler = Some(handler);
     Ok(())

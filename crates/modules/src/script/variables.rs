@@ -5,6 +5,7 @@ use crate::CoreSettings;
 use crate::core::{public_name, public_port};
 use evenkeel_message::{Request, Variables, eq_ignore_case};
 use evenkeel_proto::escape_html;
+use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The default of PATH, if neither the environment of the request nor that of the server sets it
@@ -39,7 +40,7 @@ pub struct Program<'a> {
 #[must_use]
 pub fn variables(request: &Request, core: CoreSettings<'_>, program: &Program<'_>) -> Variables {
     let mut variables = request.resource.env.clone();
-    variables.reserve(request.fields().iter().count() + USUAL, USUAL_BYTES);
+    variables.reserve(request.fields().len() + USUAL, USUAL_BYTES);
     add_fields(&mut variables, request, core, program);
     for (name, default) in [("PATH", Some(DEFAULT_PATH)), ("LD_LIBRARY_PATH", None)] {
         if !variables.contains(name) {
@@ -63,10 +64,9 @@ fn add_fields(
     core: CoreSettings<'_>,
     program: &Program<'_>,
 ) {
-    let fields = request.fields();
     let passes_credentials = core.directory.cgi_pass_auth == Some(true);
     let mut variable = Vec::with_capacity(64);
-    for (number, (name, value)) in fields.iter().enumerate() {
+    for (name, value) in request.fields().merged() {
         let is = |other: &str| eq_ignore_case(name, other.as_bytes());
         // Many programs read HTTP_PROXY as a setting, which no client may set (httpoxy).
         let is_hidden = is("Proxy")
@@ -83,14 +83,7 @@ fn add_fields(
             false if export(&mut variable, name) => {}
             false => continue,
         }
-        let mut same = fields.iter().enumerate().filter(|(_, (it, _))| eq_ignore_case(it, name));
-        if same.next().is_some_and(|(first, _)| first < number) {
-            continue;
-        }
-        match same.next().and_then(|_| fields.joined(name)) {
-            Some(joined) => variables.set(&variable, joined),
-            None => variables.set(&variable, value),
-        }
+        variables.set(&variable, value);
     }
     if let Some(length) = program.body_length {
         variables.set("CONTENT_LENGTH", length.to_string());
@@ -125,13 +118,13 @@ fn add_server(
     variables.set("SERVER_SIGNATURE", program.signature);
     variables.set("SERVER_SOFTWARE", program.software);
     variables.set("SERVER_NAME", name);
-    variables.set("SERVER_ADDR", request.peer.local_ip().to_string());
-    variables.set("SERVER_PORT", public_port(request, core).to_string());
+    variables.set("SERVER_ADDR", ip_text(request.peer.local_ip()));
+    variables.set("SERVER_PORT", decimal(public_port(request, core)));
     let name = request.names.as_deref().and_then(|names| names.client.as_deref());
     if let Some(name) = name {
         variables.set("REMOTE_HOST", name);
     }
-    variables.set("REMOTE_ADDR", request.peer.client_ip().to_string());
+    variables.set("REMOTE_ADDR", ip_text(request.peer.client_ip()));
     variables.set("DOCUMENT_ROOT", root);
     variables.set("REQUEST_SCHEME", "http");
     variables.set("CONTEXT_PREFIX", notes.value("context-prefix").unwrap_or_default());
@@ -142,8 +135,35 @@ fn add_server(
     variables.set("SCRIPT_FILENAME", program.file);
 }
 
+/// The text of an IP address. Each request needs two, so that of IPv4 is written without
+/// `core::fmt`.
+fn ip_text(ip: IpAddr) -> Vec<u8> {
+    let IpAddr::V4(ip) = ip else { return ip.to_string().into_bytes() };
+    let mut text = Vec::with_capacity("255.255.255.255".len());
+    for (number, octet) in ip.octets().into_iter().enumerate() {
+        if number > 0 {
+            text.push(b'.');
+        }
+        push_decimal(&mut text, u16::from(octet));
+    }
+    text
+}
+
+fn decimal(number: u16) -> Vec<u8> {
+    let mut text = Vec::with_capacity("65535".len());
+    push_decimal(&mut text, number);
+    text
+}
+
+fn push_decimal(text: &mut Vec<u8>, number: u16) {
+    if number >= 10 {
+        push_decimal(text, number / 10);
+    }
+    text.push(b'0' + (number % 10).to_le_bytes()[0]);
+}
+
 fn add_client(variables: &mut Variables, request: &Request) {
-    variables.set("REMOTE_PORT", request.peer.client.port().to_string());
+    variables.set("REMOTE_PORT", decimal(request.peer.client.port()));
     match &request.resource.user {
         Some(user) => variables.set("REMOTE_USER", user),
         None => {
@@ -238,6 +258,16 @@ mod tests {
         assert_eq!(find_path_info(b"/a.php", b"/zz"), 6);
         assert_eq!(find_path_info(b"/x/y", b"/x/y"), 0);
         assert_eq!(find_path_info(b"/dir/alias", b"/other/alias"), 4);
+    }
+
+    #[test]
+    fn numbers_and_addresses_are_decimal() {
+        for number in [0, 9, 10, 80, 100, 8080, u16::MAX] {
+            assert_eq!(decimal(number), number.to_string().as_bytes());
+        }
+        for text in ["0.0.0.0", "127.0.0.1", "10.100.20.255", "::1", "2001:db8::7"] {
+            assert_eq!(ip_text(text.parse().unwrap()), text.as_bytes());
+        }
     }
 
     #[test]
