@@ -21,6 +21,9 @@ const MOST_IN_MEMORY: usize = 64 << 10;
 /// The bytes that are written and read at a time.
 const STRETCH: usize = 256 << 10;
 
+/// The most bytes of a file system that bodies leave free.
+const MOST_RESERVE: u64 = 1 << 30;
+
 /// A whole body.
 #[derive(Debug, Default)]
 pub struct Spool {
@@ -43,7 +46,7 @@ impl Spool {
     ///
     /// # Errors
     /// The body cannot be received, or cannot be stored: `StorageFull` if the file system of
-    /// `folder` would have less than a tenth of its space free.
+    /// `folder` would have less than a tenth of its space and less than 1 GiB free.
     pub async fn read(
         _: &MayWait,
         mut body: Pin<Box<dyn Source>>,
@@ -105,10 +108,10 @@ impl Spool {
     }
 }
 
-/// Whether a tenth of a file system stays free if so many bytes are written to it. Clients fill no
-/// disk that the rest of the machine needs.
+/// Whether a tenth of a file system, or 1 GiB of a large one, stays free if so many bytes are
+/// written to it. Clients fill no disk that the rest of the machine needs.
 fn leaves_reserve(space: &Space, bytes: u64) -> bool {
-    space.free.saturating_sub(bytes) >= space.total / 10
+    space.free.saturating_sub(bytes) >= (space.total / 10).min(MOST_RESERVE)
 }
 
 /// The reading side of a spool.
@@ -203,9 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_file_system_stays_free() {
+    fn a_tenth_of_the_file_system_or_a_gibibyte_stays_free() {
         let space = Space { free: 300, total: 1000 };
         assert!(leaves_reserve(&space, 200) && !leaves_reserve(&space, 201));
         assert!(!leaves_reserve(&space, u64::MAX));
+        let large = Space { free: 5 << 30, total: 1 << 40 };
+        assert!(leaves_reserve(&large, 4 << 30) && !leaves_reserve(&large, (4 << 30) + 1));
     }
 }
