@@ -79,10 +79,9 @@ fn log_in_at(
     section: &Directory,
     request: &mut Request,
 ) -> (Result<(), Denial>, Vec<Option<u16>>, String) {
-    let result = begin(request, REALM.as_bytes(), core_settings())
-        .and_then(|proof| {
-            conclude(request, section, &proof, Found::Hash(HASH.as_bytes()), &String::new)
-        });
+    let result = begin(request, REALM.as_bytes(), core_settings()).and_then(|proof| {
+        conclude(request, section, &proof, Found::Hash(HASH.as_bytes()), &String::new)
+    });
     let info = request.resource.fields.joined("Authentication-Info").unwrap_or_default();
     (result, request.notices.iter().map(|notice| notice.number).collect(), text(info))
 }
