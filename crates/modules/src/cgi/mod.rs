@@ -60,6 +60,8 @@ pub const MODULE: Module = Module {
          Date and Server where they are missing and frames the body, and the connection is \
          closed. Apache sends the output as it is. A script that frames its body itself \
          (Transfer-Encoding) is answered with 500.",
+        "A status that is no number from 100 to 599 is answered with the page of 500. Apache sends \
+         500 with the body of the program.",
         "A program of ScriptLog is logged if its output is malformed or if it cannot be run; what \
          it writes to its standard error later is in the error log alone.",
     ],
@@ -316,7 +318,8 @@ fn escaped(word: &[u8]) -> Vec<u8> {
 /// Logs why a run has failed, and returns the status for the client. `Body` is answered by the
 /// pipeline.
 pub fn failed(request: &mut Request, module: &'static str, failure: &RunFailure) -> Status {
-    let (file, name) = (request.resource.file.as_bytes(), request.resource.file.last());
+    let file = request.resource.file.as_bytes().to_vec();
+    let (file, name) = (&*file, file.rsplit(|byte| *byte == b'/').next().unwrap_or_default());
     let error = |text: String| Notice::own(module, Level::Error, text);
     let (notice, status) = match failure {
         RunFailure::Unstarted(cause) => {
@@ -328,7 +331,13 @@ pub fn failed(request: &mut Request, module: &'static str, failure: &RunFailure)
             let text = "Error reading request entity data".to_owned();
             (Notice::new(module, Level::Error, 1225, text), Status::BAD_REQUEST)
         }
-        RunFailure::Silent => (silence(module, file), Status::GATEWAY_TIMEOUT),
+        RunFailure::Silent => {
+            let notice = silence(module, file);
+            let text = format!("Script timed out before returning headers: {}", quoted(name));
+            let second = error(text);
+            request.notify(notice);
+            (second, Status::GATEWAY_TIMEOUT)
+        }
         RunFailure::Head(BadHead::Nothing) => {
             let text = format!("End of script output before headers: {}", quoted(name));
             (error(text), Status::INTERNAL_SERVER_ERROR)
