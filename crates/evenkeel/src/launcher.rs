@@ -12,8 +12,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A launcher that ends sooner than this after its start is not started again before this time.
+/// A launcher that ends sooner than this after its start has died early.
 const SHORTEST_LIFE_US: u64 = 1_000_000;
+
+/// After so many early deaths in a row, the next launcher waits until the shortest life is over.
+const FREE_OF_CHARGE: u32 = 3;
 
 /// The launcher of one site.
 pub struct Launcher {
@@ -24,6 +27,8 @@ pub struct Launcher {
     received: RefCell<Option<OwnedFd>>,
     pid: Cell<Option<Pid>>,
     started_us: Cell<u64>,
+    /// The number of early deaths in a row.
+    early_deaths: Cell<u32>,
 }
 
 impl Launcher {
@@ -37,6 +42,7 @@ impl Launcher {
             received: RefCell::new(Some(received)),
             pid: Cell::default(),
             started_us: Cell::default(),
+            early_deaths: Cell::default(),
         };
         launcher.fork()?;
         Ok(launcher)
@@ -48,6 +54,10 @@ impl Launcher {
             self.pid.set(Some(launcher::start(&self.settings, received.try_clone()?)?));
         }
         Ok(())
+    }
+
+    fn due_us(&self) -> u64 {
+        self.started_us.get().saturating_add(SHORTEST_LIFE_US)
     }
 
     /// The socket on which children send orders. Called in a serving child, which gives up the
@@ -63,6 +73,8 @@ impl Launcher {
             return None;
         }
         self.pid.set(None);
+        let is_early = clock::monotonic_us() < self.due_us();
+        self.early_deaths.set(if is_early { self.early_deaths.get().saturating_add(1) } else { 0 });
         let how = match end {
             End::Exited(status) => format!("exited with status {status}"),
             End::Killed { signal, .. } => format!("was killed by signal {signal}"),
@@ -76,11 +88,12 @@ impl Launcher {
 
     /// Starts a launcher that has died again, once it is due. The notice is for the error log.
     pub fn turn(&self) -> Option<Notice> {
-        let due_us = self.started_us.get().saturating_add(SHORTEST_LIFE_US);
-        if self.pid.get().is_some() || clock::monotonic_us() < due_us {
+        let waits = self.early_deaths.get() > FREE_OF_CHARGE;
+        if self.pid.get().is_some() || (waits && clock::monotonic_us() < self.due_us()) {
             return None;
         }
         let error = self.fork().err()?;
+        self.early_deaths.set(FREE_OF_CHARGE + 1);
         let text = "the launcher of CGI programs cannot be started".to_owned();
         Some(Notice::own("core", Level::Error, text).because(&error))
     }

@@ -68,10 +68,10 @@ pub fn threads() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/task")?.nlink().saturating_sub(2))
 }
 
-/// Reaps a child process that has ended; `None` if there is none.
+/// Reaps a child process that has ended, in whatever process group it is; `None` if there is none.
 pub fn reap() -> Option<(Pid, End)> {
     loop {
-        let (pid, status) = match rustix::process::waitpid(None, WaitOptions::NOHANG) {
+        let (pid, status) = match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(found)) => found,
             Err(rustix::io::Errno::INTR) => continue,
             Ok(None) | Err(_) => return None,
