@@ -13,6 +13,7 @@ mod htdigest;
 mod htpasswd;
 mod httpd;
 mod lab;
+mod launcher;
 mod limits;
 mod logs;
 mod serve;

@@ -2,6 +2,7 @@
 //! and writes what a dead child left. All of its state belongs to the parent.
 
 use crate::configuration::{Choice, Configuration, Refused};
+use crate::launcher::Launcher;
 use crate::logs::{self, LogPlan};
 use crate::{serving, settings};
 use evenkeel_config::Main;
@@ -13,7 +14,7 @@ use evenkeel_sys::identity;
 use evenkeel_sys::memory;
 use evenkeel_sys::process::{End, Pid};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// A site with its logs, which one generation of children serves.
@@ -23,6 +24,9 @@ pub struct Running {
     /// The logs to open; empty once they are open.
     plan: Cell<LogPlan>,
     open: OnceCell<(Arc<AccessLogs>, Arc<ErrorLogs>)>,
+    /// The settings of the launcher, if the site runs programs.
+    launches: Option<Settings>,
+    launcher: OnceCell<Rc<Launcher>>,
     /// The notices of the reader of the configuration.
     remarks: Vec<evenkeel_config::Notice>,
     /// Must be dropped last.
@@ -40,6 +44,11 @@ impl Drop for Freed {
 }
 
 impl Running {
+    /// The launcher of programs; none if the site runs none.
+    pub fn launcher(&self) -> Option<&Launcher> {
+        self.launcher.get().map(|launcher| &**launcher)
+    }
+
     /// The open logs; none before [`Server::activate`].
     pub fn logs(&self) -> Option<(Arc<AccessLogs>, Arc<ErrorLogs>)> {
         self.open.get().cloned()
@@ -53,6 +62,8 @@ pub struct Evenkeel {
     mode: Mode,
     programs: Programs,
     active: Option<Rc<Running>>,
+    /// The launchers of all sites that are served.
+    launchers: Vec<Weak<Launcher>>,
     greeting: Option<String>,
     /// Notices of the start that await the opening of the error log. The terminal has them already.
     early: RefCell<Vec<Notice>>,
@@ -66,7 +77,16 @@ impl Evenkeel {
     pub fn new(choice: Choice, program: &str, mode: Mode, greeting: Option<String>) -> Self {
         let (program, programs) = (program.to_owned(), Programs::new(mode == Mode::Detached));
         let early = RefCell::default();
-        Self { choice, program, mode, programs, active: None, greeting, early }
+        Self {
+            choice,
+            program,
+            mode,
+            programs,
+            active: None,
+            launchers: Vec::new(),
+            greeting,
+            early,
+        }
     }
 
     /// Checks that nothing is served as root, which the children of a parent of root would do
@@ -97,6 +117,20 @@ impl Evenkeel {
             text,
             position: None,
         }))
+    }
+
+    /// Starts the launcher of a site that runs programs, unless it has one.
+    fn start_launcher(&mut self, running: &Running) -> Result<(), String> {
+        let Some(settings) = &running.launches else { return Ok(()) };
+        if running.launcher.get().is_some() {
+            return Ok(());
+        }
+        let launcher = Launcher::start(settings.clone())
+            .map_err(|error| format!("the launcher of CGI programs cannot be started: {error}"))?;
+        let launcher = Rc::new(launcher);
+        self.launchers.push(Rc::downgrade(&launcher));
+        let _empty_before = running.launcher.set(launcher);
+        Ok(())
     }
 
     fn say(&self, notice: &Notice) {
@@ -133,7 +167,10 @@ impl Server for Evenkeel {
         }
         notices.extend(self.keep_from_root(&site, &mut settings)?);
         let (plan, open) = (Cell::new(plan), OnceCell::new());
-        let running = Running { site, plan, open, remarks: notices, _rest: Freed };
+        let launches = site.runs_programs.is_some().then(|| settings.clone());
+        let launcher = OnceCell::new();
+        let running =
+            Running { site, plan, open, launches, launcher, remarks: notices, _rest: Freed };
         Ok(Loaded { site: running, settings })
     }
 
@@ -170,6 +207,7 @@ impl Server for Evenkeel {
             // serving.
             let _printed_elsewhere = errors.take_standard_error();
         }
+        self.start_launcher(running)?;
         // The parent opens the logs after it listens.
         if let Some(greeting) = self.greeting.take() {
             crate::terminal::say(&greeting);
@@ -189,7 +227,12 @@ impl Server for Evenkeel {
         running.open.get().map_or(0, |(access, _)| access.salvage(lines))
     }
 
-    fn reaped(&mut self, pid: Pid, _end: End) {
+    fn reaped(&mut self, pid: Pid, end: End) {
+        let mut launchers = self.launchers.iter().filter_map(Weak::upgrade);
+        if let Some(notice) = launchers.find_map(|it| it.ended(pid, end)) {
+            self.say(&notice);
+            return;
+        }
         let number = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0);
         if let Some(notice) = self.programs.ended(number) {
             self.say(&notice);
@@ -200,6 +243,9 @@ impl Server for Evenkeel {
         for notice in self.programs.turn() {
             self.say(&notice);
         }
+        self.launchers.retain(|launcher| launcher.strong_count() > 0);
+        let launchers: Vec<_> = self.launchers.iter().filter_map(Weak::upgrade).collect();
+        launchers.iter().filter_map(|it| it.turn()).for_each(|notice| self.say(&notice));
         if let Some((access, errors)) = self.active.as_ref().and_then(|r| r.open.get()) {
             access.retry();
             errors.retry();

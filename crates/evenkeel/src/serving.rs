@@ -2,6 +2,7 @@
 //! the shared site. This is where `mpm` (which socket is served), `conn` (the connection) and
 //! `pipeline` (the request) are connected; none of them knows another.
 
+use crate::launcher::Launcher;
 use crate::server::Running;
 use crate::settings::{self, OfServers};
 use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, Worker, Workplace};
@@ -55,6 +56,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         Model::Event => child.credits / event::threads_of(&child.limits),
         Model::Worker | Model::Prefork => 1,
     };
+    let launcher = running.launcher().map(Launcher::orders);
     let make = move |context: ServiceContext| {
         let safe = writers
             .lock()
@@ -67,16 +69,20 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             errors.write_plain(&notice);
         }
         let told = (Arc::clone(&site), Arc::clone(&errors));
+        let pipeline = Pipeline::new(
+            Arc::clone(&site),
+            files,
+            Some(Arc::clone(&status)),
+            Arc::clone(&context.blocking_pool),
+            Arc::clone(&presses),
+            credits,
+            Box::new(move |request| tell_all(&told.0, &told.1, request)),
+        );
+        if let Some(socket) = &launcher {
+            pipeline.use_launcher(Arc::clone(socket));
+        }
         let thread_site = ThreadSite {
-            pipeline: Pipeline::new(
-                Arc::clone(&site),
-                files,
-                Some(Arc::clone(&status)),
-                Arc::clone(&context.blocking_pool),
-                Arc::clone(&presses),
-                credits,
-                Box::new(move |request| tell_all(&told.0, &told.1, request)),
-            ),
+            pipeline,
             settings: Arc::clone(&settings),
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
             errors: Arc::clone(&errors),

@@ -64,6 +64,9 @@ modules! {
     mod allowmethods;
     mod proxy;
     mod proxy_fcgi;
+    mod cgi;
+    use cgi::CGID;
+    mod actions;
     mod headers;
     mod expires;
     mod autoindex;

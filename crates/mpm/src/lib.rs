@@ -13,6 +13,7 @@ mod descriptors;
 mod detach;
 pub mod event;
 mod eviction;
+pub mod launcher;
 mod limits;
 mod listen;
 mod listeners;

@@ -1,11 +1,13 @@
 //! The choice of the handler that answers a request, in the order of Apache's hook `handler`.
 
+use crate::cgi;
 use crate::listing;
 use crate::proxying;
 use crate::serve::Pipeline;
+use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, quoted};
-use evenkeel_modules::{core, lab, negotiation, status};
+use evenkeel_modules::{actions, core, lab, negotiation, status};
 
 /// The handler of a request.
 pub(crate) enum Handler {
@@ -21,6 +23,8 @@ pub(crate) enum Handler {
     Proxy(Box<Proxied>),
     /// mod_negotiation, for a type map.
     Map,
+    /// mod_cgi and mod_cgid.
+    Cgi,
     /// The file itself (Apache: default_handler).
     File,
 }
@@ -28,7 +32,7 @@ pub(crate) enum Handler {
 impl Handler {
     /// Whether the handler reads the body of the request.
     pub(crate) fn reads_body(&self) -> bool {
-        matches!(self, Handler::Lab(lab::Work::Echo) | Handler::Proxy(_))
+        matches!(self, Handler::Lab(lab::Work::Echo) | Handler::Proxy(_) | Handler::Cgi)
     }
 }
 
@@ -39,6 +43,7 @@ impl Handler {
 pub(crate) fn choose(
     pipeline: &Pipeline,
     request: &mut Request,
+    plan: &Plan,
     found: Option<&Looked>,
 ) -> Result<Handler, Answer> {
     if request.shed && !status::is_wanted(request) {
@@ -56,12 +61,23 @@ pub(crate) fn choose(
     if pipeline.status.is_some() && status::is_wanted(request) {
         return Ok(Handler::Status);
     }
+    if found.is_some() && cgi::is_wanted(pipeline, request) {
+        return Ok(Handler::Cgi);
+    }
     if let Some(proxied) = proxying::target(pipeline, request)? {
         return Ok(Handler::Proxy(proxied));
     }
     let is_map = pipeline.site.negotiates && negotiation::is_map(&request.resource.content);
     if is_map && found.is_some() {
         return Ok(Handler::Map);
+    }
+    if let Some(found) = found
+        && pipeline.site.global.active.has("mod_actions.c")
+    {
+        let has_file = found.found.kind() != Kind::Absent;
+        if let Some(target) = actions::target(request, &plan.actions, has_file)? {
+            return Err(Answer::Redirect(target));
+        }
     }
     refuse_program(request, found)?;
     Ok(Handler::File)

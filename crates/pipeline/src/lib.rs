@@ -2,6 +2,7 @@
 //! order, each a list of the modules that act in it. It knows no socket and no process.
 
 mod body;
+mod cgi;
 mod clock;
 mod die;
 mod digest_login;

@@ -2,6 +2,7 @@
 //! act. A module is called here and nowhere else.
 
 use crate::body;
+use crate::cgi;
 use crate::frames::MaybeReady;
 use crate::handler::{Handler, choose};
 use crate::hosts::is_below;
@@ -562,7 +563,7 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     if let Err(status) = body::begin(&mut request, &plan, is_passed_on) {
         return stop(request, plan, status);
     }
-    let handler = match choose(pipeline, &mut request, found.as_ref()) {
+    let handler = match choose(pipeline, &mut request, &plan, found.as_ref()) {
         Ok(handler) => handler,
         Err(answer) => return stop(request, plan, answer),
     };
@@ -597,8 +598,11 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         (Handler::Proxy(proxied), _) => {
             Box::pin(proxying::pass_on(pipeline, &mut request, &plan, *proxied)).await
         }
+        (Handler::Cgi, Some(script)) => {
+            Box::pin(cgi::run(pipeline, &mut request, &plan, script)).await
+        }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
-        (Handler::Listing | Handler::Map | Handler::File, found) => {
+        (Handler::Listing | Handler::Map | Handler::Cgi | Handler::File, found) => {
             default_handler(pipeline, &mut request, &plan, found.as_ref())
         }
     };

@@ -164,7 +164,7 @@ fn find_file(
 
 /// Returns the file that PATH_INFO leads to as the path of a URL, with what follows it. A
 /// subrequest finds it (util_script.c: ap_add_cgi_vars).
-async fn translated(
+pub(crate) async fn translated(
     pipeline: &Rc<Pipeline>,
     request: &mut Box<Request>,
     path_info: &[u8],

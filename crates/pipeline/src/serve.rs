@@ -20,8 +20,9 @@ use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::passwords::Store;
 use evenkeel_modules::userdir::Homes;
 use evenkeel_upstream::Places;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -68,6 +69,8 @@ pub struct Pipeline {
     responses: Rc<Responses>,
     /// The places at applications.
     pub(crate) places: Rc<Places>,
+    /// The socket of the launcher of programs; empty if the site runs none.
+    pub(crate) launcher: OnceCell<Arc<OwnedFd>>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -124,9 +127,15 @@ impl Pipeline {
             homes: Homes::default(),
             responses,
             places: Places::new(credits),
+            launcher: OnceCell::new(),
             looks,
             own: Weak::clone(own),
         })
+    }
+
+    /// Sets the socket on which the launcher of programs receives orders.
+    pub fn use_launcher(&self, socket: Arc<OwnedFd>) {
+        let _already_set = self.launcher.set(socket);
     }
 
     /// Runs all phases on a request whose virtual host and path are known.

@@ -58,6 +58,9 @@ pub struct Site {
     pub negotiates: bool,
     /// Whether mod_proxy and mod_proxy_fcgi are active, so that requests can be passed on.
     pub passes_on: bool,
+    /// The name of the module that runs programs, for the error log; none if neither mod_cgid nor
+    /// mod_cgi is active.
+    pub runs_programs: Option<&'static str>,
     /// The folder that relative paths of sockets refer to (DefaultRuntimeDir).
     pub runtime_dir: PathBuf,
     /// Whether mod_rewrite is active.
@@ -300,6 +303,10 @@ impl Site {
         let passes_on = ["mod_proxy.c", "mod_proxy_fcgi.c"]
             .iter()
             .all(|name| language.vocabulary.module_loaded(name));
+        let runs_programs = [("mod_cgid.c", "cgid"), ("mod_cgi.c", "cgi")]
+            .into_iter()
+            .find(|(file, _)| language.vocabulary.module_loaded(file))
+            .map(|(_, name)| name);
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
             vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
@@ -309,6 +316,7 @@ impl Site {
         let runtime_dir = server_root.join(runtime_dir);
         Ok(Site {
             passes_on,
+            runs_programs,
             runtime_dir,
             negotiates,
             rewrites,

@@ -128,6 +128,26 @@ pub fn drop_privileges(identity: &Identity, dumpable: bool) -> io::Result<()> {
     }
     // While there is still a right to do so: no executed program gains a capability.
     drop_bounding_set();
+    take_identity(identity)?;
+    give_up_capabilities(dumpable)
+}
+
+/// Takes `identity` for a process that starts programs. Unlike [`drop_privileges`], it leaves
+/// set-user-id programs their rights: suexec and the programs that deliver mail need them. The
+/// process itself has no capability. Only a process with one thread may call it, as root.
+pub fn become_user(identity: &Identity) -> io::Result<()> {
+    if crate::process::threads()? != 1 {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "become_user with threads"));
+    }
+    take_identity(identity)?;
+    // A change of the user has cleared the capabilities (capabilities(7)); no other process of the
+    // user may read or stop this one.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// Changes the groups and the user for good.
+fn take_identity(identity: &Identity) -> io::Result<()> {
     // SAFETY: the count is that of the list, and the others take numbers only. With one thread, the
     // kernel's per-thread identities cannot differ.
     unsafe {
@@ -146,7 +166,7 @@ pub fn drop_privileges(identity: &Identity, dumpable: bool) -> io::Result<()> {
         let text = format!("setuid: the process is user {uid} and group {gid} after all");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    give_up_capabilities(dumpable)
+    Ok(())
 }
 
 /// Drops what an ordinary user may still have: capabilities, and gaining them by executing a

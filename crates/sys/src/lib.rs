@@ -31,5 +31,6 @@ pub mod resources;
 pub mod secret;
 pub mod signal;
 pub mod socket;
+pub mod spawn;
 pub mod waker;
 pub mod watch;

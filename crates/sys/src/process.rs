@@ -4,9 +4,10 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, WaitOptions};
@@ -67,10 +68,10 @@ pub fn threads() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/task")?.nlink().saturating_sub(2))
 }
 
-/// Reaps a child process that has ended; `None` if there is none.
+/// Reaps a child process that has ended, in whatever process group it is; `None` if there is none.
 pub fn reap() -> Option<(Pid, End)> {
     loop {
-        let (pid, status) = match rustix::process::waitpid(None, WaitOptions::NOHANG) {
+        let (pid, status) = match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(found)) => found,
             Err(rustix::io::Errno::INTR) => continue,
             Ok(None) | Err(_) => return None,
@@ -150,6 +151,28 @@ pub fn own_tid() -> i32 {
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit(2) does not return and touches no memory of ours.
     unsafe { libc::_exit(status) }
+}
+
+/// Runs `body` in a forked copy of a process and ends the process with its result. Only the
+/// standard descriptors and `kept` stay open; `body` gets the latter. A panic ends the process with
+/// status 101.
+pub fn run_alone(kept: OwnedFd, body: impl FnOnce(OwnedFd) -> i32) -> ! {
+    let status = catch_unwind(AssertUnwindSafe(|| {
+        let moved = rustix::io::fcntl_dupfd_cloexec(&kept, 3);
+        let Ok(moved) = moved else { return 1 };
+        std::mem::forget(kept);
+        let number = moved.as_raw_fd().unsigned_abs();
+        // SAFETY: close_range(2) takes numbers. What else owns the closed descriptors is the copy
+        // of the caller's memory, which is not used again: this function does not return.
+        unsafe {
+            if number > 3 {
+                libc::close_range(3, number - 1, 0);
+            }
+            libc::close_range(number + 1, libc::c_uint::MAX, 0);
+        }
+        body(moved)
+    }));
+    exit_now(status.unwrap_or(101))
 }
 
 /// Leaves the terminal and the process group (setsid(2)).

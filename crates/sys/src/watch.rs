@@ -4,7 +4,7 @@
 
 use crate::socket::Socket;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
@@ -18,6 +18,32 @@ impl Watch {
     /// runtime.
     pub fn new(of: impl AsFd) -> io::Result<Self> {
         Self::shared(Arc::new(of.as_fd().try_clone_to_owned()?))
+    }
+
+    /// The same for a descriptor that the watch takes over.
+    pub fn owned(descriptor: OwnedFd) -> io::Result<Self> {
+        Self::shared(Arc::new(descriptor))
+    }
+
+    /// The descriptor.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+
+    /// Calls `read` once the descriptor may be readable; if it returns `WouldBlock`, the task
+    /// waits.
+    pub fn poll_read<R>(
+        &self,
+        context: &mut Context<'_>,
+        mut read: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            let mut guard = std::task::ready!(self.0.poll_read_ready(context))?;
+            if let Ok(result) = guard.try_io(|watched| read(watched.get_ref().as_fd())) {
+                return Poll::Ready(result);
+            }
+        }
     }
 
     /// The same for a descriptor with other owners, without duplicating it.
@@ -35,6 +61,35 @@ impl Watch {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<AsyncFdReadyGuard<'_, Arc<OwnedFd>>>> {
         self.0.poll_read_ready(context)
+    }
+}
+
+/// The writing end of a pipe that a task writes.
+pub struct WatchedWriter(AsyncFd<Arc<OwnedFd>>);
+
+impl WatchedWriter {
+    /// Watches the writing end of a pipe, which is non-blocking. It must be called within a
+    /// runtime.
+    pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        let descriptor = Arc::new(descriptor);
+        // SAFETY: what an Arc holds is open until it is dropped and is never changed through it, so
+        // it always has the same descriptor.
+        let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::WRITABLE) };
+        Ok(Self(watched.map_err(|error| error.into_parts().1)?))
+    }
+
+    /// Writes as much of `bytes` as the pipe takes, at least one byte. Errors are write(2)'s.
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = std::task::ready!(self.0.poll_write_ready(context))?;
+            let written = guard.try_io(|watched| {
+                rustix::io::retry_on_intr(|| rustix::io::write(watched.get_ref(), bytes))
+                    .map_err(io::Error::from)
+            });
+            if let Ok(written) = written {
+                return Poll::Ready(written);
+            }
+        }
     }
 }
 

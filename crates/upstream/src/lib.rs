@@ -1,7 +1,9 @@
-//! Applications behind this server: connections to them, the FastCGI exchange, the places that
-//! bound how many requests an application has in progress, and the spool for bodies of requests.
-//! All of it belongs to one serving thread; [`exchange`] is the entry.
+//! Applications behind this server: connections to them, the FastCGI exchange, runs of CGI
+//! programs, the places that bound how many requests an application has in progress, and the spool
+//! for bodies of requests. All of it belongs to one serving thread; [`exchange`] and
+//! [`run_program`] are the entries.
 
+mod cgi;
 mod connect;
 mod conversation;
 mod failure;
@@ -9,6 +11,7 @@ mod fcgi;
 mod places;
 mod spool;
 
+pub use cgi::{Remains, Run, RunFailure, run_program};
 pub use connect::Patience;
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};

@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 28] = [
+pub const MODULES: [&str; 30] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -87,6 +87,8 @@ pub const MODULES: [&str; 28] = [
     "authz_user",
     "authz_groupfile",
     "authz_owner",
+    "cgi",
+    "actions",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -193,6 +195,11 @@ pub const ROWS: &[Row] = &[
     row("alias", 1, LOCATION | IF, "Redirect $redirect \"$redirect_target\""),
     row("alias", 1, OPEN, "RedirectRelative $switch"),
     row("alias", 1, SERVER | LOCATION | FOLDER, "AliasPreservePath $switch"),
+    // cgi, actions
+    row("cgi", 1, SERVER | SECTION, "CGIScriptTimeout 20"),
+    row("core", 1, INNER, "CGIVar REQUEST_URI $request_uri"),
+    row("actions", 2, OPEN, "Action $action \"$uri\" $action_option"),
+    row("actions", 1, SERVER | SECTION, "Script $script_method \"$uri\""),
     // dir
     row("dir", 6, OPEN, "DirectoryIndex $indexes"),
     row("dir", 2, OPEN, "DirectorySlash $switch"),
@@ -309,6 +316,10 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "405", "406", "413"]),
     ("document", &["$hub", "$hub", "$hub", "$hub", "$hub", "$uri", "/$name.txt", "\"denied\"", "http://other.test/x", "$folder_uri/", "default", "/none", "/map.var"]),
     ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is", "foo", "cgi-script"]),
+    ("action", &["$handler", "$type"]),
+    ("action_option", &["", "", "virtual"]),
+    ("script_method", &["GET", "POST", "PUT", "OPTIONS", "HEAD", "PATCH"]),
+    ("request_uri", &["original-uri", "current-uri"]),
     ("path_info", &["On", "Off", "Default"]),
     ("access_files", &[".htaccess", ".other .htaccess", ".other"]),
     ("trace", &["On", "Off", "Extended"]),

@@ -1,0 +1,233 @@
+//! Requests that a CGI program answers (mod_cgi, mod_cgid): checks that the file may be run, runs
+//! it by the launcher, and makes the response of its output.
+
+use crate::body;
+use crate::proxying::translated;
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_files::Looked;
+use evenkeel_message::{
+    Address, Answer, Body, Fields, Level, MayWait, Method, Notice, Request, Response, Status,
+    Variables,
+};
+use evenkeel_modules::cgi::{self, Entry};
+use evenkeel_modules::script::{self, Output, Program};
+use evenkeel_proto::script::{BadHead, ScriptHead};
+use evenkeel_upstream::{Answered, NoPlace, Place, Remains, Run, RunFailure, run_program};
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether a request is answered by a program.
+pub(crate) fn is_wanted(pipeline: &Pipeline, request: &Request) -> bool {
+    pipeline.site.runs_programs.is_some() && cgi::is_wanted(request)
+}
+
+/// Runs the program of a request and returns its response.
+///
+/// # Errors
+/// The file may not be run, no place is free in time, the run fails, or the program redirects.
+pub(crate) async fn run(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
+    plan: &Plan,
+    looked: &Looked,
+) -> Result<Response, Answer> {
+    let module = pipeline.site.runs_programs.unwrap_or("cgi");
+    cgi::check(request, module, &plan.core, looked.found.kind())?;
+    let Some(launcher) = pipeline.launcher.get().map(Arc::clone) else {
+        let text = "no launcher starts programs in this process".to_owned();
+        request.notify(Notice::own(module, Level::Error, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    };
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let server = pipeline.site.server(request.server);
+    let silence = plan.cgi.timeout().unwrap_or_else(|| server.timeout());
+    let path_info = request.resource.path_info.clone();
+    let translated = match path_info.is_empty() {
+        true => None,
+        false => Box::pin(translated(pipeline, request, &path_info)).await,
+    };
+    let variables = variables(pipeline, request, plan, &path_info, translated.as_deref());
+    let place = enter(pipeline, request, module, silence, &may_wait).await?;
+    let ask = Ask { module, launcher, silence, place };
+    let run = prepare(pipeline, request, plan, &variables, ask);
+    // The variables are those of the request from here on, so that a request to which this one is
+    // redirected has them with `REDIRECT_` (util_script.c: ap_add_common_vars).
+    request.resource.env = variables;
+    let is_nph = run.is_nph;
+    let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
+    let (departure, mut notices) = (Rc::clone(&request.departure), Vec::new());
+    let answered = run_program(&may_wait, run, &departure, &mut notices, &late).await;
+    notices.into_iter().for_each(|notice| request.notify(notice));
+    let answered = match answered {
+        Ok(answered) if is_nph && frames_itself(&answered.head) => {
+            let line = b"Transfer-Encoding".to_vec();
+            Err((RunFailure::Head(BadHead::NoColon(line)), Remains::default()))
+        }
+        answered => answered,
+    };
+    let mut answered = match answered {
+        Ok(answered) => answered,
+        Err((failure, remains)) => {
+            let failed = fail(pipeline, request, module, &failure, remains, &may_wait);
+            return Err(failed.await);
+        }
+    };
+    if let Some(answer) = redirect(request, &mut answered).await {
+        return Err(answer);
+    }
+    let sets_status = answered.head.status.is_some();
+    let output = Output { head: answered.head, body: answered.body, module };
+    let mut response = script::respond(request, output)?;
+    if response.status == Status::PRECONDITION_FAILED && !sets_status {
+        // The page is the standard one (cgi_common.h: cgi_handle_response).
+        request.resource.always.overlay(&response.always);
+        return Err(response.status.into());
+    }
+    response.close = is_nph;
+    Ok(response)
+}
+
+fn frames_itself(head: &ScriptHead) -> bool {
+    head.fields.contains("Transfer-Encoding")
+}
+
+/// What a run needs beside the request.
+struct Ask {
+    module: &'static str,
+    launcher: Arc<OwnedFd>,
+    silence: Duration,
+    place: Place,
+}
+
+fn prepare(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    variables: &Variables,
+    ask: Ask,
+) -> Run {
+    let Ask { module, launcher, silence, place } = ask;
+    let settings = &pipeline.site.server(request.server).settings.cgi;
+    let file = request.resource.file.as_bytes().to_vec();
+    Run {
+        order: cgi::order(request, variables, &plan.core),
+        launcher,
+        body: request.body.take(),
+        silence,
+        is_nph: cgi::is_nph(request),
+        keeps_remains: settings.log.is_some(),
+        kept_body: settings.kept_body(),
+        silent: cgi::silence(module, &file),
+        complain: Box::new(move |line| cgi::complaint(module, &file, line)),
+        place,
+    }
+}
+
+/// The environment of the program.
+fn variables(
+    pipeline: &Pipeline,
+    request: &Request,
+    plan: &Plan,
+    path_info: &[u8],
+    path_translated: Option<&[u8]>,
+) -> Variables {
+    let core = pipeline.site.server(request.server).core(plan);
+    let signature = pipeline.site.signature(request, plan);
+    let length = request.fields().first("Content-Length");
+    let program = Program {
+        file: request.resource.file.as_bytes(),
+        path_info,
+        path_translated,
+        // A body in chunks is passed on as it comes, so its length is not known.
+        body_length: length.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok()),
+        signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature),
+        software: &pipeline.site.identity.banner,
+    };
+    script::variables(request, core, &program)
+}
+
+/// Waits for a place among the running programs of this thread.
+async fn enter(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    module: &'static str,
+    patience: Duration,
+    may_wait: &MayWait,
+) -> Result<Place, Answer> {
+    let departure = Rc::clone(&request.departure);
+    // All programs share the places of one address, which is no application's.
+    let address = Address::Unix("launcher".into());
+    let entered = pipeline.places.enter(may_wait, &address, patience, &departure);
+    entered.await.map_err(|why| {
+        if why == NoPlace::Late {
+            let text = format!(
+                "no CGI program could be started within {} s: programs have three quarters of the \
+                 workers already",
+                patience.as_secs()
+            );
+            request.notify(Notice::own(module, Level::Error, text));
+        }
+        Answer::from(Status::SERVICE_UNAVAILABLE)
+    })
+}
+
+/// Logs a failed run, in the error log and in that of scripts, and returns the answer.
+async fn fail(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    module: &'static str,
+    failure: &RunFailure,
+    remains: Remains,
+    may_wait: &MayWait,
+) -> Answer {
+    let mut status = cgi::failed(request, module, failure);
+    if let RunFailure::Body(error) = failure {
+        status = body::refuse(request, error);
+    }
+    let settings = &pipeline.site.server(request.server).settings.cgi;
+    if let (Some(log), RunFailure::Head(_) | RunFailure::LargeHead) = (&settings.log, failure) {
+        let entry = Entry::of_run(request, status.code(), &remains);
+        let (log, length) = (log.clone(), settings.length());
+        let written = pipeline.blocking_pool.spawn(move || cgi::append(&log, length, &entry));
+        let _in_task: &MayWait = may_wait;
+        written.await;
+    }
+    status.into()
+}
+
+/// The answer to a program that redirects without a status: an internal redirect to a path of this
+/// server, and 302 to anything else (cgi_common.h: `cgi_handle_response`). The rest of its output
+/// is read away.
+async fn redirect(request: &mut Request, answered: &mut Answered) -> Option<Answer> {
+    let Answered { head, body } = answered;
+    let status = match &head.status {
+        Some((number, _)) => *number,
+        None => request.resource.status.code(),
+    };
+    let location = head.fields.first("Location").filter(|_| status == 200)?.to_vec();
+    if let Body::Stream(source, _) = std::mem::replace(body, Body::Empty) {
+        let mut source = source;
+        while let Some(Ok(_)) = poll_fn(|context| source.as_mut().poll_chunk(context)).await {}
+    }
+    let always = &mut request.resource.always;
+    for (name, value) in head.always.iter() {
+        always.set(name, value);
+    }
+    for cookie in &head.cookies {
+        always.add("Set-Cookie", cookie);
+    }
+    if location.first() != Some(&b'/') {
+        let mut fields = Fields::new();
+        fields.set("Location", location);
+        return Some(Answer::with_fields(Status::FOUND, fields));
+    }
+    request.resource.method = Method::Get;
+    if request.fields().contains("Content-Length") {
+        request.fields_mut().remove("Content-Length");
+    }
+    Some(Answer::Redirect(location))
+}

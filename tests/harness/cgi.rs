@@ -1,0 +1,253 @@
+//! Checks CGI programs that fail, the launcher that starts them, and what a program can see of the
+//! server. The programs are shell scripts of the test.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::house::{House, PATIENCE, children_of, send, wait_for};
+use evenkeel_tests::server::{Kind, Server};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+const MODULES: &str = "\
+LoadModule alias_module /usr/lib/apache2/modules/mod_alias.so
+LoadModule env_module /usr/lib/apache2/modules/mod_env.so
+LoadModule cgi_module /usr/lib/apache2/modules/mod_cgi.so
+ScriptAlias /cgi/ \"@ROOT@/cgi/\"
+<Directory \"@ROOT@/cgi\">
+Require all granted
+</Directory>
+CGIScriptTimeout 2
+";
+
+/// The programs. `marks` is a folder that they may write to.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("hello", "printf 'Content-Type: text/plain\\n\\nhello\\n'"),
+    ("nothing", "exit 0"),
+    ("half", "printf 'Content-Type: text/plain\\n'"),
+    ("malformed", "printf 'no colon\\n\\nbody\\n'"),
+    ("dies", "printf 'Content-Type: text/plain\\n'; kill -9 $$"),
+    ("complains", "echo one >&2; echo two >&2; printf 'Content-Type: text/plain\\n\\nx\\n'"),
+    ("hangs", "exec sleep 600"),
+    ("floods", "i=0; while :; do i=$((i+1)); echo \"X-$i: 12345678901234567890\"; done"),
+    ("floods-errors", "yes complaint | head -c 3000000 >&2; printf 'A: b\\n\\nx\\n'"),
+    (
+        "waits",
+        "exec 2>/dev/null; echo $$ >\"$MARKS/pid\"; trap 'echo >\"$MARKS/ended\"; exit' TERM
+         printf 'Content-Type: text/plain\\n\\nfirst\\n'; while :; do sleep 0.05; done",
+    ),
+    (
+        "stubborn",
+        "trap '' TERM; echo $$ >\"$MARKS/pid\"; printf 'Content-Type: text/plain\\n\\nfirst\\n'
+         while :; do sleep 0.05; done",
+    ),
+    (
+        "slow",
+        "echo $$ >\"$MARKS/pid\"; while ! [ -e \"$MARKS/go\" ]; do sleep 0.05; done
+         printf 'Content-Type: text/plain\\n\\nslow\\n'",
+    ),
+    (
+        "sees",
+        "printf 'Content-Type: text/plain\\n\\n'
+         grep -E '^(NoNewPrivs|CapEff|SigBlk):' /proc/$$/status; env | grep -i proxy
+         [ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] && echo leader
+         exec ls -m /proc/self/fd",
+    ),
+];
+
+/// An executable shell script, written by a process of its own: a descriptor that this process
+/// holds open for writing would pass to a child that another test starts meanwhile.
+fn script(path: &Path, text: &str) {
+    let mut write = Command::new("sh");
+    write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]);
+    assert!(write.arg(path).arg(text).status().unwrap().success());
+}
+
+fn lay_out(more: &str) -> House {
+    let house = House::lay_out(&[MODULES, "SetEnv MARKS \"@ROOT@/marks\"\n", more].concat());
+    let house = house.unwrap();
+    for folder in ["cgi", "marks"] {
+        fs::create_dir(house.path(folder)).unwrap();
+        fs::set_permissions(house.path(folder), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    for (name, text) in PROGRAMS {
+        script(&house.path("cgi").join(name), text);
+    }
+    house
+}
+
+fn ask(house: &House, path: &str) -> TcpStream {
+    let mut client = TcpStream::connect(house.address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nProxy: evil\r\nConnection: close\r\n\r\n"
+    );
+    client.write_all(request.as_bytes()).unwrap();
+    client
+}
+
+fn read(mut client: TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    // A response that the server cuts off may end with a reset.
+    let _ = client.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    (text.get(9..12).unwrap_or("0").parse().unwrap_or(0), text)
+}
+
+fn get(house: &House, path: &str) -> (u16, String) {
+    read(ask(house, path))
+}
+
+/// The status of one request, and the messages of the module.
+fn fail(kind: Kind, path: &str) -> (u16, BTreeSet<String>) {
+    let mut house = lay_out("");
+    let root = house.path("");
+    house.server = Some(Server::start(kind, &root, house.address.port()).unwrap());
+    let (status, _) = get(&house, path);
+    assert_eq!(get(&house, "/cgi/hello").0, 200, "{kind:?} after {path}");
+    house.stop().unwrap();
+    let log = house.error_log();
+    let lines = log.lines().filter(|line| line.contains("[cgi:"));
+    let text = |line: &str| {
+        let text = line.split_once("[client ")?.1.split_once("] ")?.1;
+        Some(text.replace(&*root.to_string_lossy(), ""))
+    };
+    (status, lines.filter_map(text).collect())
+}
+
+#[test]
+fn a_program_that_fails_is_answered_for_as_by_apache2() {
+    let mut differences = Vec::new();
+    for name in ["nothing", "half", "malformed", "dies", "complains", "hangs", "absent", ""] {
+        let path = format!("/cgi/{name}");
+        let (apache, ours) = (fail(Kind::Apache, &path), fail(Kind::Evenkeel, &path));
+        if apache != ours {
+            differences.push(format!("{path}: {apache:?} expected, {ours:?} came"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Apache reads a flood of fields without end.
+#[test]
+fn a_program_that_floods_is_bounded() {
+    let mut house = lay_out("");
+    house.start(&[]).unwrap();
+    assert_eq!(get(&house, "/cgi/floods").0, 500);
+    let (status, text) = get(&house, "/cgi/floods-errors");
+    assert!(status == 200 && text.contains("x\n"), "{text}");
+    house.stop().unwrap();
+    let complaints = house.error_log().lines().filter(|line| line.contains("AH01215")).count();
+    assert_eq!(complaints, 1000);
+}
+
+fn is_there(house: &House, name: &str) -> bool {
+    fs::read_to_string(house.path("marks").join(name)).is_ok_and(|text| text.ends_with('\n'))
+}
+
+/// The process of the program that has written its number.
+fn program(house: &House) -> u32 {
+    wait_for("a program", || is_there(house, "pid")).unwrap();
+    let text = fs::read_to_string(house.path("marks/pid")).unwrap();
+    text.trim().parse().unwrap()
+}
+
+fn lives(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_program_ends_when_its_client_leaves() {
+    let mut house = lay_out("CGIScriptTimeout 600\n");
+    house.start(&[]).unwrap();
+    let mut client = ask(&house, "/cgi/waits");
+    let pid = program(&house);
+    client.read_exact(&mut [0; 16]).unwrap();
+    drop(client);
+    wait_for("the end of the program", || is_there(&house, "ended") && !lives(pid)).unwrap();
+    fs::remove_file(house.path("marks/pid")).unwrap();
+    let client = ask(&house, "/cgi/stubborn");
+    let pid = program(&house);
+    drop(client);
+    wait_for("SIGKILL", || !lives(pid)).unwrap();
+    house.stop().unwrap();
+}
+
+const MODELS: [&str; 3] = ["event", "worker", "prefork"];
+
+fn model(name: &str) -> String {
+    format!("LoadModule mpm_{name}_module /usr/lib/apache2/modules/mod_mpm_{name}.so\n")
+}
+
+#[test]
+fn a_program_sees_three_descriptors_and_nothing_of_the_server() {
+    for name in MODELS {
+        let mut house = lay_out(&model(name));
+        house.start(&[]).unwrap();
+        let (status, text) = get(&house, "/cgi/sees");
+        assert_eq!(status, 200, "{name}: {text}");
+        // The fourth is the folder that ls lists.
+        assert!(text.contains("0, 1, 2, 3\n"), "{name}: {text}");
+        assert!(!text.contains("evil"), "{name}: {text}");
+        for line in ["NoNewPrivs:\t0", "CapEff:\t0000000000000000", "SigBlk:\t0000000000000000"] {
+            assert!(text.contains(line), "{name}: {text}");
+        }
+        assert!(text.contains("leader"), "{name}: {text}");
+        house.stop().unwrap();
+    }
+}
+
+/// The launcher: the child of the parent that has no thread but its own and is named so.
+fn launchers(house: &House) -> Vec<u32> {
+    let is_launcher = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "launcher\n")
+    };
+    children_of(house.parent()).into_iter().filter(is_launcher).collect()
+}
+
+/// The launcher, which the parent forks after it has begun to listen.
+fn launcher(house: &House) -> u32 {
+    wait_for("a launcher", || launchers(house).len() == 1).unwrap();
+    launchers(house)[0]
+}
+
+#[test]
+fn a_launcher_that_dies_is_replaced() {
+    for name in MODELS {
+        let mut house = lay_out(&model(name));
+        house.start(&[]).unwrap();
+        let before = launcher(&house);
+        assert_eq!(get(&house, "/cgi/hello").0, 200);
+        send(before, Signal::KILL);
+        // The order of this request waits for the next launcher.
+        assert_eq!(get(&house, "/cgi/hello").0, 200, "{name}");
+        assert_ne!(launcher(&house), before);
+        house.stop().unwrap();
+        let log = house.error_log();
+        assert!(log.contains("the launcher of CGI programs (pid"), "{log}");
+    }
+}
+
+#[test]
+fn a_program_outlives_a_reload_and_the_launcher_goes_with_its_children() {
+    let mut house = lay_out("CGIScriptTimeout 600\n");
+    house.start(&[]).unwrap();
+    let before = launcher(&house);
+    let client = ask(&house, "/cgi/slow");
+    let pid = program(&house);
+    house.reload().unwrap();
+    assert!(lives(pid));
+    assert_eq!(get(&house, "/cgi/hello").0, 200);
+    fs::write(house.path("marks/go"), "").unwrap();
+    let (status, text) = read(client);
+    assert!(status == 200 && text.contains("slow\n"), "{text}");
+    wait_for("the end of the old launcher", || !lives(before)).unwrap();
+    assert_ne!(launcher(&house), before);
+    let parent = house.parent();
+    house.stop().unwrap();
+    wait_for("the end of all", || children_of(parent).is_empty()).unwrap();
+}
