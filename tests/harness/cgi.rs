@@ -53,7 +53,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     (
         "sees",
         "printf 'Content-Type: text/plain\\n\\n'
-         grep -E '^(NoNewPrivs|CapEff|SigBlk):' /proc/$$/status; env | grep -i proxy
+         while read -r name value; do
+           case $name in NoNewPrivs:|CapEff:|SigBlk:) printf '%s\\t%s\\n' $name $value ;; esac
+         done </proc/$$/status
+         env | grep -i proxy
          [ \"$(cut -d' ' -f5 /proc/$$/stat)\" = $$ ] && echo leader
          exec ls -m /proc/self/fd",
     ),
@@ -212,7 +215,7 @@ fn launchers(house: &House) -> Vec<u32> {
 /// The launcher, which the parent forks after it has begun to listen.
 fn launcher(house: &House) -> u32 {
     wait_for("a launcher", || launchers(house).len() == 1).unwrap();
-    launchers(house)[0]
+    launchers(house).into_iter().next().unwrap()
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Drop for Running {
 
 /// Starts a program and reaps it. A program that cannot be started is reported to the sender by the
 /// number of the system's error.
-async fn run(order: Order, standard: Standard, control: OwnedFd) {
+async fn run(order: Box<Order>, standard: Standard, control: OwnedFd) {
     let started = spawn(&order, standard).and_then(|pid| {
         let end = end_of_process(pid).and_then(Watch::owned).inspect_err(|_| abandon(pid))?;
         Ok((pid, end))

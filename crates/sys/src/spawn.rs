@@ -61,7 +61,7 @@ pub struct Standard {
 #[derive(Debug)]
 pub enum Arrival {
     /// An order, the descriptors of its program, and the control socket of its sender.
-    Order(Order, Standard, OwnedFd),
+    Order(Box<Order>, Standard, OwnedFd),
     /// A message that is no order, or whose descriptors this process has no room for.
     Malformed,
     /// Nothing has arrived.
@@ -238,7 +238,7 @@ fn sort(bytes: &[u8], descriptors: Vec<OwnedFd>) -> Option<Arrival> {
             Order::decode(&long)?
         }
     };
-    Some(Arrival::Order(order, standard, control))
+    Some(Arrival::Order(Box::new(order), standard, control))
 }
 
 /// Starts the program of an order, as the leader of a process group of its own, with the three
@@ -348,7 +348,7 @@ mod tests {
         let Arrival::Order(received, standard, _) = receive_order(receiver.as_fd()).unwrap() else {
             panic!("an order was sent")
         };
-        assert_eq!(&received, order);
+        assert_eq!(&*received, order);
         assert!(matches!(receive_order(receiver.as_fd()).unwrap(), Arrival::Closed));
         let pid = spawn(&received, standard).unwrap();
         let mut text = String::new();

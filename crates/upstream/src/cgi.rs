@@ -44,6 +44,9 @@ const DONE: &[u8] = b"done";
 /// The most bytes of a body that is passed on whole, with its length.
 const MOST_WHOLE: usize = 64 << 10;
 
+/// Makes the notice about a line of standard error.
+pub type Complain = Box<dyn Fn(&[u8]) -> Notice>;
+
 /// A program to run.
 pub struct Run {
     /// The order for the launcher.
@@ -61,7 +64,7 @@ pub struct Run {
     /// How many bytes of the request body are kept for the log of scripts.
     pub kept_body: usize,
     /// Makes a notice of a line of standard error.
-    pub complain: Box<dyn Fn(&[u8]) -> Notice>,
+    pub complain: Complain,
     /// Makes the notice of a program that falls silent after its head.
     pub silent: Notice,
     /// The place among the running programs.
@@ -302,8 +305,7 @@ impl Talk {
     }
 
     fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Event> {
-        let mut buffer = Vec::with_capacity(READ);
-        buffer.resize(READ, 0);
+        let mut buffer = vec![0; READ];
         match ready!(self.process.output.poll_read(context, |pipe| read(pipe, &mut buffer))) {
             Ok(0) | Err(_) => Poll::Ready(Event::End),
             Ok(count) => {
@@ -448,7 +450,7 @@ struct Stream {
     /// The bytes that were read before the stream was polled, and the error behind them.
     first: Option<Bytes>,
     failed: Option<io::Error>,
-    complain: Box<dyn Fn(&[u8]) -> Notice>,
+    complain: Complain,
     silent_notice: Notice,
     late: Rc<RefCell<Late>>,
     /// A timer that runs while the program is silent.

@@ -37,13 +37,16 @@ struct Action {
     is_virtual: bool,
 }
 
+/// A method and the script that answers it.
+type MethodScript = (Box<[u8]>, Arc<[u8]>);
+
 /// The settings of one section.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// Action, by media type or handler, in the order of the configuration.
     actions: Vec<(Box<[u8]>, Arc<Action>)>,
     /// Script, by method, likewise.
-    scripts: Vec<(Box<[u8]>, Arc<[u8]>)>,
+    scripts: Vec<MethodScript>,
 }
 
 impl Merge for Directory {
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!((&*found.script, found.is_virtual), (&b"/two"[..], true));
         assert!(settings.action_of(b"text/plain").is_none());
         assert_eq!(&*settings.scripts[1].0, b"GET");
-        let fault = |line: &str| apply(MODULE, line).unwrap_err();
+        let fault = |line: &str| apply(MODULE, line).err().unwrap();
         assert_eq!(fault("Action a /b real"), "unrecognized option 'real'");
         assert_eq!(fault("Script TRACE /b"), "TRACE not allowed for Script");
     }
