@@ -119,7 +119,7 @@ fn prepare(
         body: request.body.take(),
         silence,
         is_nph: cgi::is_nph(request),
-        keeps_remains: settings.log.is_some(),
+        keeps_remains: settings.log().is_some(),
         kept_body: settings.kept_body(),
         silent: cgi::silence(module, &file),
         complain: Box::new(move |line| cgi::complaint(module, &file, line)),
@@ -189,9 +189,9 @@ async fn fail(
         status = body::refuse(request, error);
     }
     let settings = &pipeline.site.server(request.server).settings.cgi;
-    if let (Some(log), RunFailure::Head(_) | RunFailure::LargeHead) = (&settings.log, failure) {
+    if let (Some(log), RunFailure::Head(_) | RunFailure::LargeHead) = (settings.log(), failure) {
         let entry = Entry::of_run(request, status.code(), &remains);
-        let (log, length) = (log.clone(), settings.length());
+        let (log, length) = (log.to_path_buf(), settings.length());
         let written = pipeline.blocking_pool.spawn(move || cgi::append(&log, length, &entry));
         let _in_task: &MayWait = may_wait;
         written.await;

@@ -19,7 +19,8 @@ use evenkeel_sys::spawn::Order;
 use evenkeel_upstream::RunFailure;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[rustfmt::skip]
@@ -108,52 +109,67 @@ impl Directory {
     }
 }
 
-/// The settings of one server.
+/// The settings of one server. `None` if the server has no directive of ScriptLog.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct Server(Option<Arc<ScriptLog>>);
+
+#[derive(Clone, Debug, Default)]
+struct ScriptLog {
     /// ScriptLog.
-    pub log: Option<PathBuf>,
+    path: Option<PathBuf>,
     /// ScriptLogLength, in bytes.
-    pub log_length: Option<u64>,
+    length: Option<u64>,
     /// ScriptLogBuffer, in bytes.
-    pub log_buffer: Option<usize>,
+    buffer: Option<usize>,
 }
 
 impl Merge for Server {
     // As merge_cgi_config (mod_cgi.c): a server with a log has its own settings.
     fn merge(base: &Self, over: &Self) -> Self {
-        if over.log.is_some() { over.clone() } else { base.clone() }
+        if over.log().is_some() { over.clone() } else { base.clone() }
     }
 }
 
 impl Server {
+    /// The log of failed programs (ScriptLog).
+    #[must_use]
+    pub fn log(&self) -> Option<&Path> {
+        self.0.as_ref()?.path.as_deref()
+    }
+
     /// The most bytes of the log.
     #[must_use]
     pub fn length(&self) -> u64 {
-        self.log_length.unwrap_or(10_385_760)
+        self.0.as_ref().and_then(|log| log.length).unwrap_or(10_385_760)
     }
 
     /// The bytes of a request body that are kept for the log.
     #[must_use]
     pub fn kept_body(&self) -> usize {
-        if self.log.is_some() { self.log_buffer.unwrap_or(1024) } else { 0 }
+        let log = self.0.as_ref().filter(|log| log.path.is_some());
+        log.map_or(0, |log| log.buffer.unwrap_or(1024))
     }
+}
+
+fn log_of(scope: &mut Scope) -> &mut ScriptLog {
+    Arc::make_mut(scope.server.cgi.0.get_or_insert_default())
 }
 
 fn script_log(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let path = unquoted(argument(call, 0));
-    scope.server.cgi.log = Some(scope.server_root.join(OsStr::from_bytes(&path)));
+    let path = scope.server_root.join(OsStr::from_bytes(&path));
+    log_of(scope).path = Some(path);
     Ok(())
 }
 
 fn script_log_length(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    scope.server.cgi.log_length = Some(number(argument(call, 0)));
+    log_of(scope).length = Some(number(argument(call, 0)));
     Ok(())
 }
 
 fn script_log_buffer(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let bytes = usize::try_from(number(argument(call, 0))).unwrap_or(usize::MAX);
-    scope.server.cgi.log_buffer = Some(bytes.min(1 << 20));
+    log_of(scope).buffer = Some(bytes.min(1 << 20));
     Ok(())
 }
 
