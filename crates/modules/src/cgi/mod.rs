@@ -415,14 +415,16 @@ mod tests {
         let text = "ScriptLog logs/cgi.log\nScriptLogLength 12x\nScriptLogBuffer 5";
         let scope = apply(MODULE, text).unwrap();
         let settings = &scope.server.cgi;
-        assert_eq!(settings.log.as_deref(), Some(std::path::Path::new("/etc/base/logs/cgi.log")));
+        assert_eq!(settings.log(), Some(Path::new("/etc/base/logs/cgi.log")));
         assert_eq!((settings.length(), settings.kept_body()), (12, 5));
         let of = |line: &str| apply(MODULE, line).map(|scope| scope.directory.cgi.timeout());
         assert_eq!(of("CGIScriptTimeout 20").unwrap(), Some(Duration::from_secs(20)));
         assert_eq!(of("CGIScriptTimeout 0").unwrap(), None);
         assert_eq!(of("CGIScriptTimeout x").unwrap_err(), "CGIScriptTimeout has wrong format");
-        let base = Server { log: None, log_length: Some(5), log_buffer: None };
-        let over = Server { log_length: Some(7), ..Server::default() };
-        assert_eq!(Server::merge(&base, &over).length(), 5);
+        // A host whose log has only a length takes the whole log of its base.
+        let server = |text: &str| apply(MODULE, text).unwrap().server.cgi;
+        let base = server("ScriptLogLength 5");
+        assert_eq!(Server::merge(&base, &server("ScriptLogLength 7")).length(), 5);
+        assert_eq!(Server::merge(&base, &server("ScriptLog l\nScriptLogLength 7")).length(), 7);
     }
 }
