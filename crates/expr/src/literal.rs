@@ -9,6 +9,9 @@ use memchr::memmem::Finder;
 use std::cell::OnceCell;
 use std::fmt;
 
+/// The deepest nesting of groups whose texts are searched for.
+const DEPTH: usize = 4;
+
 /// The minimum cost of searching a subject, in steps of the request's allowance.
 pub(crate) const LEAST: u64 = 64;
 
@@ -66,10 +69,10 @@ impl Part {
         Self { finder: Box::new(finder), ignore_case }
     }
 
-    /// The text, if case matters.
+    /// The text, in lower case if case is ignored, and whether it is.
     #[must_use]
-    pub fn text(&self) -> Option<&[u8]> {
-        (!self.ignore_case).then(|| self.finder.needle())
+    pub fn text(&self) -> (&[u8], bool) {
+        (self.finder.needle(), self.ignore_case)
     }
 
     /// Whether a request's subject contains the text. The search takes steps from the request.
@@ -105,7 +108,7 @@ impl Part {
 /// The texts that every matching subject contains.
 #[derive(Debug)]
 pub(crate) struct Literal {
-    /// The beginning of the subject.
+    /// The beginning of the subject; in lower case if case is ignored.
     prefix: Box<[u8]>,
     ignore_case: bool,
     /// A text somewhere in the subject.
@@ -126,10 +129,11 @@ impl Literal {
         if is_strange || has_options(pattern) || has_branches(pattern) {
             return None;
         }
-        let runs = Runs::read(pattern.strip_prefix('^').unwrap_or(pattern), ignore_case);
+        let runs = Runs::read(pattern.strip_prefix('^').unwrap_or(pattern), ignore_case, 0);
         let is_anchored = pattern.starts_with('^');
         let Runs { first, mut longest, is_all } = runs;
         let prefix = match is_anchored {
+            true if ignore_case => first.to_ascii_lowercase(),
             true => first,
             false => {
                 longest = if first.len() >= longest.len() { first } else { longest };
@@ -141,11 +145,12 @@ impl Literal {
         has_text.then(|| Self { prefix: prefix.into(), ignore_case, part, is_all })
     }
 
-    /// The longest text that every matching subject contains, if case matters.
-    pub(crate) fn text(&self) -> Option<&[u8]> {
-        let part = self.part.as_ref().and_then(Part::text).unwrap_or_default();
+    /// The longest text that every matching subject contains, in lower case if case is ignored, and
+    /// whether it is.
+    pub(crate) fn text(&self) -> Option<(&[u8], bool)> {
+        let part = self.part.as_ref().map(|part| part.text().0).unwrap_or_default();
         let longer = if part.len() > self.prefix.len() { part } else { &*self.prefix };
-        (!self.ignore_case).then_some(longer)
+        Some((longer, self.ignore_case))
     }
 
     /// Whether the subject matches, if the literal texts decide it.
@@ -162,7 +167,7 @@ impl Literal {
     }
 }
 
-/// The runs of letters outside groups.
+/// The runs of letters that every match contains.
 #[derive(Default)]
 struct Runs {
     /// The run at the beginning of the pattern; empty if the pattern begins with something else.
@@ -193,11 +198,12 @@ enum Times {
 }
 
 impl Runs {
-    fn read(pattern: &str, ignore_case: bool) -> Self {
+    fn read(pattern: &str, ignore_case: bool, depth: usize) -> Self {
         let mut runs = Self::default();
         let (mut rest, mut run) = (pattern, Vec::new());
         let (mut is_first, mut is_all) = (true, true);
         while !rest.is_empty() {
+            let whole = rest;
             let (length, letter) = match atom(rest, ignore_case) {
                 Atom::Letter(length, letter) => (length, Some(letter)),
                 Atom::Other(length) => (length, None),
@@ -216,9 +222,27 @@ impl Runs {
                 is_all = false;
                 runs.end(&mut run, std::mem::take(&mut is_first));
             }
+            if letter.is_none() && times != Times::Any {
+                let group = whole.get(..whole.len() - rest.len()).unwrap_or_default();
+                runs.enter(group, ignore_case, depth);
+            }
         }
         runs.end(&mut run, is_first);
         Self { is_all, ..runs }
+    }
+
+    /// Adds the runs in a group that every match passes, unless it has branches.
+    fn enter(&mut self, element: &str, ignore_case: bool, depth: usize) {
+        let inner = element.strip_prefix('(').filter(|_| depth < DEPTH);
+        let inner = inner.map(|inner| inner.strip_prefix("?:").unwrap_or(inner));
+        let inner = inner.and_then(|inner| Some(inner.get(..inner.rfind(')')?)?));
+        let plain = inner.filter(|inner| !inner.starts_with('?') && !has_branches(inner));
+        if let Some(inner) = plain {
+            let Self { first, longest, .. } = Self::read(inner, ignore_case, depth + 1);
+            for mut run in [first, longest] {
+                self.end(&mut run, false);
+            }
+        }
     }
 
     fn end(&mut self, run: &mut Vec<u8>, is_first: bool) {
@@ -319,6 +343,12 @@ mod tests {
             ("(?i)^a", "a|="),
             ("é+a", "|é"),
             ("^(?:x)y*+ab", "|ab"),
+            ("^(.*?)(\\b360Spider\\b)(.*)$", "|360Spider"),
+            ("x(?:yy(zzz)+)", "|zzz"),
+            ("x(yy(zzz)?)+", "|yy"),
+            ("x(yy(z|zz))", "|yy"),
+            ("x(?=yy)(?!yy)(?<!yy)", "|x"),
+            ("x(yy)*", "|x"),
         ] {
             assert_eq!(told(pattern).as_deref(), Some(expected), "{pattern}");
         }

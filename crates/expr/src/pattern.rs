@@ -5,11 +5,11 @@
 use crate::anchor::{is_anchored, pin_dollars, split_start_items};
 use crate::captures::Captures;
 use crate::literal::{LEAST, Literal};
-use evenkeel_message::{Allowance, has_quoted, quoted_byte};
+use evenkeel_message::{Allowance, Interner, has_quoted, quoted_byte};
 use pcre2::bytes::{Regex, RegexBuilder};
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// The most steps of a match from one position of the subject, for each of three attempts. PCRE2
@@ -34,7 +34,7 @@ const STEPS_EXHAUSTED: i32 = -47;
 const JIT_STACK_EXHAUSTED: i32 = -46;
 
 /// The options of a pattern: the flags of a directive and of RegexDefaultOptions.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct PatternOptions {
     /// Whether case is ignored.
     pub ignore_case: bool,
@@ -53,8 +53,15 @@ impl Default for PatternOptions {
     }
 }
 
-/// A compiled pattern. Threads can share it.
-pub struct Pattern {
+/// A compiled pattern. Threads can share it, and all patterns of the process with the same text and
+/// options are one.
+#[derive(Clone)]
+pub struct Pattern(Arc<Compiled>);
+
+/// The patterns in use, by text and options.
+static PATTERNS: Interner<(Box<str>, PatternOptions), Compiled> = Interner::new();
+
+struct Compiled {
     text: Box<str>,
     source: Box<str>,
     options: PatternOptions,
@@ -62,10 +69,13 @@ pub struct Pattern {
     anchored: bool,
     /// The literal texts that decide most subjects.
     literal: Option<Box<Literal>>,
-    /// The first attempt.
-    regex: Regex,
-    /// The other attempts.
-    thorough: [OnceLock<Built>; 2],
+    /// The number of groups, not counting the whole match.
+    groups: usize,
+    /// The named groups with their numbers, ordered by number.
+    names: Box<[(usize, Box<str>)]>,
+    /// The pattern for each attempt. The first one exists from the beginning if there is no literal
+    /// text.
+    regexes: [OnceLock<Built>; 3],
     /// The last attempt without machine code, for subjects that need more stack than the machine
     /// code has.
     patient: OnceLock<Built>,
@@ -86,32 +96,15 @@ impl Pattern {
     ///
     /// The configuration is at fault: the text is not a valid pattern. The error is that of PCRE2.
     pub fn compile(text: &str, options: PatternOptions) -> Result<Self, PatternError> {
-        let spelled = match has_quoted(text) {
-            true => spell_bytes(text).map(Cow::Owned)?,
-            false => Cow::Borrowed(text),
-        };
-        let (items, rest) = split_start_items(&spelled);
-        let dot_all = options.dot_all && !items.contains("NO_DOTSTAR_ANCHOR");
-        let anchored = !options.extended && is_anchored(rest, dot_all);
-        // Group names may repeat, as ap_regcomp allows.
-        let source: Box<str> = match options.dollar_end_only {
-            true => format!("{items}(?J){}", pin_dollars(rest, options.extended)),
-            false => format!("{items}(?J){rest}"),
-        }
-        .into();
-        let [first, ..] = STEPS;
-        let regex = build(&source, options, first, true).map_err(|e| PatternError::new(&e))?;
-        let is_plain = items.is_empty() && !options.extended;
-        let literal =
-            is_plain.then(|| Literal::of(rest, options.ignore_case)).flatten().map(Box::new);
-        let (thorough, patient) = Default::default();
-        Ok(Self { text: text.into(), source, options, anchored, literal, regex, thorough, patient })
+        let compile = |_: &_| Compiled::new(text, options);
+        PATTERNS.get_or_make((text.into(), options), compile).map(Self)
     }
 
-    /// A text that every matching subject contains; none if none is known.
+    /// A text that every matching subject contains, and whether case is ignored; none if none is
+    /// known.
     #[must_use]
-    pub fn literal_text(&self) -> Option<&[u8]> {
-        self.literal.as_ref()?.text().filter(|text| !text.is_empty())
+    pub fn literal_text(&self) -> Option<(&[u8], bool)> {
+        self.0.literal.as_ref()?.text().filter(|(text, _)| !text.is_empty())
     }
 
     /// Whether the subject matches anywhere.
@@ -133,11 +126,11 @@ impl Pattern {
         allowance: &Allowance,
         subject: &[u8],
     ) -> Result<bool, MatchError> {
-        let told = self.literal.as_ref().and_then(|literal| literal.decide(subject));
+        let told = self.0.literal.as_ref().and_then(|literal| literal.decide(subject));
         if let Some(told) = told {
-            return self.charge(allowance, look_at(subject)).map(|()| told);
+            return self.0.charge(allowance, look_at(subject)).map(|()| told);
         }
-        self.attempt(allowance, subject.len(), |regex| regex.is_match(subject))
+        self.0.attempt(allowance, subject.len(), |regex| regex.is_match(subject))
     }
 
     /// Whether the subject matches. If it does, its groups replace those in `captures`; otherwise
@@ -161,36 +154,73 @@ impl Pattern {
         subject: &[u8],
         captures: &mut Captures,
     ) -> Result<bool, MatchError> {
-        let told = self.literal.as_ref().and_then(|literal| literal.decide(subject));
+        let told = self.0.literal.as_ref().and_then(|literal| literal.decide(subject));
         if told == Some(false) {
-            return self.charge(allowance, look_at(subject)).map(|()| false);
+            return self.0.charge(allowance, look_at(subject)).map(|()| false);
         }
-        self.attempt(allowance, subject.len(), |regex| capture(regex, subject, captures))
+        self.0.attempt(allowance, subject.len(), |regex| capture(regex, subject, captures))
     }
 
     /// Like [`Pattern::matches`], without the decision by literal texts.
     #[cfg(test)]
     pub(crate) fn runs(&self, subject: &[u8]) -> Result<bool, MatchError> {
-        self.attempt(&Allowance::default(), subject.len(), |regex| regex.is_match(subject))
+        self.0.attempt(&Allowance::default(), subject.len(), |regex| regex.is_match(subject))
     }
 
     /// The number of groups in the pattern, not counting the whole match.
     #[must_use]
     pub fn groups(&self) -> usize {
-        self.regex.capture_names().len().saturating_sub(1)
+        self.0.groups
     }
 
     /// The named groups with their numbers, ordered by number. In sections with patterns, Apache
     /// sets for each of them the variable `MATCH_` followed by the name in capitals.
     pub fn names(&self) -> impl Iterator<Item = (usize, &str)> {
-        let names = self.regex.capture_names().iter().enumerate();
-        names.filter_map(|(number, name)| Some((number, name.as_deref()?)))
+        self.0.names.iter().map(|(number, name)| (*number, &**name))
     }
 
     /// The pattern as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        &self.0.text
+    }
+}
+
+impl Compiled {
+    fn new(text: &str, options: PatternOptions) -> Result<Self, PatternError> {
+        let spelled = match has_quoted(text) {
+            true => spell_bytes(text).map(Cow::Owned)?,
+            false => Cow::Borrowed(text),
+        };
+        let (items, rest) = split_start_items(&spelled);
+        let dot_all = options.dot_all && !items.contains("NO_DOTSTAR_ANCHOR");
+        let anchored = !options.extended && is_anchored(rest, dot_all);
+        // Group names may repeat, as ap_regcomp allows.
+        let source: Box<str> = match options.dollar_end_only {
+            true => format!("{items}(?J){}", pin_dollars(rest, options.extended)),
+            false => format!("{items}(?J){rest}"),
+        }
+        .into();
+        let is_plain = items.is_empty() && !options.extended;
+        let literal =
+            is_plain.then(|| Literal::of(rest, options.ignore_case)).flatten().map(Box::new);
+        // A pattern that its literal texts decide for most subjects is compiled here for its
+        // errors and groups only. It gets machine code when a subject needs it.
+        let [first, ..] = STEPS;
+        let regex = build(&source, options, first, literal.is_none());
+        let regex = regex.map_err(|error| PatternError::new(&error))?;
+        let names = regex.capture_names();
+        let groups = names.len().saturating_sub(1);
+        let named = |(number, name): (usize, &Option<String>)| {
+            name.as_deref().map(|name| (number, Box::from(name)))
+        };
+        let names = names.iter().enumerate().filter_map(named).collect();
+        let (regexes, patient): ([OnceLock<Built>; 3], _) = Default::default();
+        if let (None, [first, ..]) = (&literal, &regexes) {
+            first.get_or_init(|| Box::new(Ok(regex)));
+        }
+        let text = text.into();
+        Ok(Self { text, source, options, anchored, literal, groups, names, regexes, patient })
     }
 
     /// Takes the cost of a match from the steps of the request.
@@ -215,7 +245,8 @@ impl Pattern {
         }
         let mut number = 0;
         if allowance.leaves_untimed(self.most(number, length)) {
-            match run(&self.regex) {
+            let [first, ..] = STEPS;
+            match run(self.regex(number, first)?) {
                 Err(error) if is_exhausted(&error) => number += 1,
                 answer => {
                     self.charge(allowance, LEAST)?;
@@ -265,10 +296,8 @@ impl Pattern {
 
     /// The compiled pattern for an attempt.
     fn regex(&self, number: usize, steps: u32) -> Result<&Regex, MatchError> {
-        match number.checked_sub(1).and_then(|number| self.thorough.get(number)) {
-            None => Ok(&self.regex),
-            Some(kept) => self.built(kept, steps, true),
-        }
+        let kept = self.regexes.get(number).unwrap_or(&self.patient);
+        self.built(kept, steps, true)
     }
 
     fn built<'a>(
@@ -292,7 +321,10 @@ impl Pattern {
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pattern").field("text", &self.text).field("options", &self.options).finish()
+        f.debug_struct("Pattern")
+            .field("text", &self.0.text)
+            .field("options", &self.0.options)
+            .finish()
     }
 }
 
@@ -505,7 +537,7 @@ mod tests {
     fn deep_matches_fall_back_to_the_interpreter() {
         let subject = "ab".repeat(5_000);
         let pattern = compile("^(?:(a)|(b))*$");
-        let thorough = pattern.regex(2, MOST_STEPS).unwrap();
+        let thorough = pattern.0.regex(2, MOST_STEPS).unwrap();
         let stopped = thorough.is_match(subject.as_bytes()).unwrap_err();
         assert_eq!(stopped.code(), JIT_STACK_EXHAUSTED);
         assert_eq!(pattern.matches(subject.as_bytes()), Ok(true));
@@ -571,9 +603,21 @@ mod tests {
     fn what_takes_more_steps_than_the_first_attempt_is_decided_by_the_next() {
         let subject = "a".repeat(18) + "!";
         let pattern = compile("^(a|aa)+$");
-        let stopped = pattern.regex.is_match(subject.as_bytes()).unwrap_err();
+        let stopped =
+            pattern.0.regex(0, STEPS[0]).unwrap().is_match(subject.as_bytes()).unwrap_err();
         assert_eq!(stopped.code(), STEPS_EXHAUSTED);
         assert_eq!(pattern.matches(subject.as_bytes()), Ok(false));
+    }
+
+    #[test]
+    fn equal_patterns_are_one() {
+        let one = compile("^(equal)$");
+        assert!(Arc::ptr_eq(&one.0, &compile("^(equal)$").0));
+        let options = PatternOptions { ignore_case: true, ..PatternOptions::default() };
+        let other = Pattern::compile("^(equal)$", options).unwrap();
+        assert!(!Arc::ptr_eq(&one.0, &other.0));
+        assert_eq!(other.matches(b"EQUAL"), Ok(true));
+        assert_eq!(one.matches(b"EQUAL"), Ok(false));
     }
 
     #[test]

@@ -7,8 +7,13 @@ use crate::{
     Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive, global_section,
     section,
 };
-use evenkeel_config::{Block, Call, Contexts, Fault, GlobalCall, Shape, next_word};
+use evenkeel_config::{Block, Call, Contexts, Fault, GlobalCall, Position, Shape, next_word};
+use evenkeel_message::Interner;
 use std::sync::Arc;
+
+/// The Require lines in use whose meaning depends on nothing but their text. Lists of addresses have
+/// thousands of them, and each virtual host may include the list.
+static LINES: Interner<(Position, Box<str>), Rule> = Interner::new();
 
 const AUTH: Where = Where::AUTH_CONFIG;
 
@@ -42,10 +47,23 @@ fn require(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if negate {
         (name, arguments) = next_word(arguments);
     }
-    let provider = Provider::parse(scope, &name, arguments)?;
-    let (name, arguments, limit) = (name.into(), arguments.into(), scope.limit.clone());
-    let position = call.position.clone();
-    let rule = Rule::Ask { negate, name, arguments, provider, limit, position };
+    let limit = scope.limit.clone();
+    let global = scope.global();
+    let is_known = match &*name {
+        "all" | "env" => true,
+        "ip" => global.active.require_provider("ip").is_some(),
+        _ => false,
+    };
+    let is_shared = is_known && limit.is_none() && !global.authz_core.aliases.contains_key(&*name);
+    let make = || {
+        let provider = Provider::parse(scope, &name, arguments)?;
+        let (name, arguments, position) = (name.into(), arguments.into(), call.position.clone());
+        Ok::<_, String>(Rule::Ask { negate, name, arguments, provider, limit, position })
+    };
+    let rule = match is_shared {
+        true => LINES.get_or_make((call.position.clone(), call.raw.into()), |_| make())?,
+        false => Arc::new(make()?),
+    };
     let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);
     open.add(rule)
         .map_err(|_| format!("negative Require directive has no effect in {open} directive"))
@@ -81,7 +99,7 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         return Err(block.fault(text));
     }
     let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);
-    open.add(inner)
+    open.add(Arc::new(inner))
         .map_err(|_| block.fault(format!("{name}> directive has no effect in {open} directive")))
 }
 

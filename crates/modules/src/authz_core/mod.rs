@@ -461,6 +461,24 @@ mod tests {
     }
 
     #[test]
+    fn equal_lines_of_one_place_are_one_rule() {
+        // The lines of `apply` have no position of their own, as those of one file that several
+        // hosts include.
+        let first = |text: &str| match &apply(text).unwrap().directory.authz_core.rules {
+            Some(Rule::Group { rules, .. }) => Arc::clone(&rules[0]),
+            other => panic!("{other:?}"),
+        };
+        let one = first("Require all denied");
+        assert!(Arc::ptr_eq(&one, &first("Require all denied")));
+        assert!(!Arc::ptr_eq(&one, &first("Require all granted")));
+        // A line in <Limit> and an expression depend on more than their text.
+        let limited = "<Limit GET>\nRequire all denied\n</Limit>";
+        for text in [limited, "Require expr true"] {
+            assert!(!Arc::ptr_eq(&first(text), &first(text)), "{text}");
+        }
+    }
+
+    #[test]
     fn rules_that_were_merged_are_asked_both() {
         for (merging, all) in [("Off", true), ("And", false), ("Or", false)] {
             let outer = apply("Require all denied").unwrap();

@@ -100,16 +100,16 @@ impl Rule {
     /// # Errors
     /// The rule is negated and the group needs only one rule that grants, so that the rule would
     /// have no effect.
-    pub fn add(&mut self, rule: Rule) -> Result<(), HasNoEffect> {
+    pub fn add(&mut self, rule: Arc<Rule>) -> Result<(), HasNoEffect> {
         let Rule::Group { logic: own, rules: members, .. } = self else { return Ok(()) };
         if rule.is_negated() && *own == Logic::Any {
             return Err(HasNoEffect);
         }
-        match rule {
-            Rule::Group { negate: false, logic, rules, .. } if logic == *own => {
-                members.extend(rules)
+        match &*rule {
+            Rule::Group { negate: false, logic, rules, .. } if logic == own => {
+                members.extend_from_slice(rules);
             }
-            rule => members.push(Arc::new(rule)),
+            _ => members.push(rule),
         }
         Ok(())
     }

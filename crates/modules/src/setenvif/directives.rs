@@ -1,12 +1,16 @@
-//! mod_setenvif's directives: lines go in, rules come out. A pattern without any sign that means
-//! something in patterns is kept as the text that it is.
+//! mod_setenvif's directives. A pattern without special characters becomes a search for its text.
+//! Equal lines of the process share one rule.
 
 use super::Rules;
 use super::rule::{Attribute, Change, Rule, Test, Wanted};
 use crate::{Active, Directive, DirectiveResult, Module, Place, Scope, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_expr::{Part, Pattern, PatternOptions};
-use evenkeel_message::unquoted;
+use evenkeel_message::{Interner, unquoted};
+use std::sync::Arc;
+
+/// The rules in use, by directive, header name, the other arguments, and the options of patterns.
+static RULES: Interner<(Box<str>, Box<str>, Box<str>, PatternOptions), Rule> = Interner::new();
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -49,40 +53,41 @@ fn set_env_if_expr(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let refused = |error| format!("Could not parse expression \"{text}\": {error}");
     let condition = scope.compile_condition(&text).map_err(refused)?;
     let changes = changes(call, rest)?;
-    push(scope, Rule { test: Test::Condition(condition), changes });
+    rules(scope).push(Arc::new(Rule { test: Test::Condition(condition), changes }));
     Ok(())
 }
 
-/// Adds a rule of a name, which may be a pattern, and of what stands behind it.
+/// Adds the rule of a header name, which may be a pattern, and of the arguments behind it.
 fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> DirectiveResult {
+    let said = scope.global().core.pattern_options;
+    let key = (call.name.into(), name.into(), rest.into(), said);
+    let rule = RULES.get_or_make(key, |_| compile(call, name, rest, said))?;
+    rules(scope).push(rule);
+    Ok(())
+}
+
+fn compile(call: &Call<'_>, name: &str, rest: &str, said: PatternOptions) -> Result<Rule, String> {
     let (text, rest) = next_word(rest);
     if text.is_empty() {
         return Err(format!("Missing regular expression for {}", call.name));
     }
     let ignore_case = call.name.ends_with("NoCase");
-    let said = scope.global().core.pattern_options;
     let options = PatternOptions { ignore_case: ignore_case || said.ignore_case, ..said };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let attribute = if name.bytes().all(is_plain) {
-        Attribute::of(name).shared_with(rules(scope).list.last().map(|rule| &**rule))
+        Attribute::of(name)
     } else {
         let refused = |_| format!("{}Header name regex could not be compiled.", call.name);
-        Attribute::Fields(Box::new(Pattern::compile(name, options).map_err(refused)?))
+        Attribute::Fields(Pattern::compile(name, options).map_err(refused)?)
     };
     let wanted = match plain_text(&text) {
         Some(text) => Wanted::Part(Part::new(&text, ignore_case)),
         None => {
             let refused = |_| format!("{} regex could not be compiled.", call.name);
-            Wanted::Pattern(Box::new(Pattern::compile(&text, options).map_err(refused)?))
+            Wanted::Pattern(Pattern::compile(&text, options).map_err(refused)?)
         }
     };
-    let changes = changes(call, rest)?;
-    push(scope, Rule { test: Test::Attribute(attribute, wanted), changes });
-    Ok(())
-}
-
-fn push(scope: &mut Scope, rule: Rule) {
-    rules(scope).push(rule);
+    Ok(Rule { test: Test::Attribute(attribute, wanted), changes: changes(call, rest)? })
 }
 
 fn rules(scope: &mut Scope) -> &mut Rules {

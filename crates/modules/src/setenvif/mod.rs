@@ -1,5 +1,5 @@
-//! mod_setenvif: variables that a request has by what it is. Rules and a request go in, changes
-//! of its environment come out; the rules run in their order and see what those before have set.
+//! mod_setenvif: sets variables according to the attributes of a request. The rules run in their
+//! order, and a rule sees the variables that the rules before it have set.
 
 mod directives;
 mod rule;
@@ -12,33 +12,43 @@ pub use rule::Rule;
 use crate::settings::merged;
 use crate::{CoreSettings, Merge, Shared};
 use evenkeel_message::Request;
-use screen::Group;
+use screen::Groups;
 use std::sync::{Arc, OnceLock};
 
 /// The rules of a server or of a section, in order; an inner one's follow an outer one's.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub(crate) list: Vec<Arc<Rule>>,
-    /// Those of a server in groups, found out when a request first needs them. A section's may be
-    /// merged anew for each request, which is more work than the groups would save.
-    groups: OnceLock<Vec<Group>>,
+    /// Their groups, made when a request first needs them.
+    groups: OnceLock<Arc<Groups>>,
 }
+
+/// The fewest rules of sections that are grouped. Sections may be merged anew for each request, and
+/// for few rules that costs more than the groups save.
+const LEAST_GROUPED: usize = 32;
 
 impl Rules {
-    fn groups(&self) -> &[Group] {
-        self.groups.get_or_init(|| Group::all(&self.list))
+    fn push(&mut self, rule: Arc<Rule>) {
+        self.list.push(rule);
+        self.groups.take();
     }
 
-    fn push(&mut self, rule: Rule) {
-        self.list.push(Arc::new(rule));
-        self.groups.take();
+    /// Runs the rules, without those that a search for their texts rules out.
+    fn run(&self, request: &mut Request, core: CoreSettings<'_>, is_early: bool) {
+        let groups = self.groups.get_or_init(|| Groups::of(&self.list));
+        for (place, screen) in groups.iter() {
+            if screen.may_hold(request, is_early) {
+                let rules = self.list.get(place).unwrap_or_default();
+                rule::run(rules, request, core, is_early);
+            }
+        }
     }
 }
 
-/// What a section says.
+/// The settings of a section.
 pub type Directory = Rules;
 
-/// What a server says, which hosts share.
+/// The settings of a server, which hosts share.
 pub type Server = Shared<Rules>;
 
 crate::unsaid!(Rules);
@@ -55,20 +65,19 @@ impl Merge for Rules {
     }
 }
 
-/// Runs the rules of a request's server, before anything is asked of its path (Apache:
-/// post_read_request).
+/// Runs the rules of a request's server, before its path is looked at (Apache: post_read_request).
 pub fn set_by_server(request: &mut Request, server: &Rules, core: CoreSettings<'_>) {
-    for group in server.groups() {
-        let rules = server.list.get(group.rules.clone()).unwrap_or_default();
-        if group.may_hold(rules, request) {
-            rule::run(rules, request, core, true);
-        }
+    if !server.list.is_empty() {
+        server.run(request, core, true);
     }
 }
 
 /// Runs the rules of a request's sections (Apache: header_parser).
 pub fn set_by_sections(request: &mut Request, sections: &Rules, core: CoreSettings<'_>) {
-    rule::run(&sections.list, request, core, false);
+    match sections.list.len() < LEAST_GROUPED {
+        true => rule::run(&sections.list, request, core, false),
+        false => sections.run(request, core, false),
+    }
 }
 
 #[cfg(test)]
@@ -191,9 +200,10 @@ mod tests {
                     BrowserMatch . E\nBrowserMatch \"Mozilla\" F\nSetEnvIf X-A Mozilla/2 G\n\
                     SetEnvIf G 1 H\nSetEnvIf Referer \"^http://(a|b)/\" I=$1";
         let scope = apply(MODULE, text).unwrap();
-        let sizes = |rules: &Rules| rules.groups().iter().map(|it| it.rules.len()).collect();
-        let found: Vec<usize> = sizes(&scope.server.setenvif);
-        assert_eq!(found, [3, 2, 1, 1, 1, 1]);
+        let groups = Groups::of(&scope.server.setenvif.list);
+        let sizes: Vec<usize> = groups.iter().map(|(place, _)| place.len()).collect();
+        assert_eq!(sizes, [4, 1, 4]);
+        assert!(Arc::ptr_eq(&groups, &Groups::of(&scope.server.setenvif.list)));
         for (agent, expected) in [
             ("", ""),
             ("Mozilla/2.0 (compatible; MSIE 4.0b2; Windows 95)", "B=1 E=1 F=1"),
@@ -203,6 +213,16 @@ mod tests {
             ("a WebDAVFS/1.2 Robot", "D=1 E=1"),
         ] {
             assert_eq!(variables(text, &[("User-Agent", agent)]), expected, "{agent}");
+        }
+        // Many rules of a section are grouped too.
+        let many: String =
+            (0..40).map(|n| format!("SetEnvIfNoCase X-B bot{n:02} B{n}\n")).collect();
+        let section = apply(MODULE, &many).unwrap().server.setenvif.clone();
+        for (field, expected) in [("A boT07; Bot31", "B7 B31"), ("robot", "")] {
+            let mut request = set("", &[("X-B", field)]);
+            set_by_sections(&mut request, &section, core_settings());
+            let names = request.resource.env.iter().map(|(name, _)| String::from_utf8_lossy(name));
+            assert_eq!(names.collect::<Vec<_>>().join(" "), expected);
         }
         let others = [("X-A", "a Mozilla/2 b"), ("Referer", "http://b/")];
         assert_eq!(variables(text, &others), "G=1 H=1 I=b");

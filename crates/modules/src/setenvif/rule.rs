@@ -3,10 +3,13 @@
 
 use crate::{CoreSettings, RequestContext};
 use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Part, Pattern, Subject};
-use evenkeel_message::{Allowance, FieldName, Level, Named as _, Notice, Request};
+use evenkeel_message::{Allowance, FieldName, Interner, Level, Named as _, Notice, Request};
 use evenkeel_proto::raw_path;
 use std::borrow::Cow;
 use std::sync::Arc;
+
+/// The names of header fields that rules test.
+static NAMES: Interner<Box<str>, FieldName> = Interner::new();
 
 /// A line of SetEnvIf and its kin.
 #[derive(Debug)]
@@ -35,11 +38,10 @@ pub(super) enum Attribute {
     RequestUri,
     RequestMethod,
     RequestProtocol,
-    /// A header field, or where there is none a variable that was set before. Lines that follow
-    /// one another share it.
+    /// A header field, or where there is none a variable that was set before. Rules share it.
     Field(Arc<FieldName>),
     /// The last header field whose name matches.
-    Fields(Box<Pattern>),
+    Fields(Pattern),
 }
 
 /// The text that is looked for.
@@ -48,7 +50,7 @@ pub(super) enum Wanted {
     /// A part of it is this; there are no groups, so that `$1` in a value stays as it is.
     Part(Part),
     /// It matches.
-    Pattern(Box<Pattern>),
+    Pattern(Pattern),
 }
 
 /// A change of one variable.
@@ -69,17 +71,10 @@ impl Attribute {
             "request_uri" => Attribute::RequestUri,
             "request_method" => Attribute::RequestMethod,
             "request_protocol" => Attribute::RequestProtocol,
-            _ => Attribute::Field(Arc::new(FieldName::new(name.as_bytes()))),
-        }
-    }
-
-    /// This one, or that of the line before, where both look at the same field.
-    pub(super) fn shared_with(self, before: Option<&Rule>) -> Self {
-        match (self, before.map(|rule| &rule.test)) {
-            (Self::Field(own), Some(Test::Attribute(Self::Field(other), _))) if own == *other => {
-                Self::Field(Arc::clone(other))
+            _ => {
+                let make = |name: &Box<str>| FieldName::new(name.as_bytes());
+                Attribute::Field(NAMES.get(name.into(), make))
             }
-            (own, _) => own,
         }
     }
 
@@ -257,15 +252,23 @@ fn evaluate(
 }
 
 impl Rule {
-    /// The text that its attribute's value must hold, so that it can hold itself; none where there
-    /// is no such text.
-    pub(super) fn text(&self) -> Option<&[u8]> {
+    /// The text that the value of its attribute contains if the rule holds, and whether case is
+    /// ignored. `None` if there is no such text.
+    pub(super) fn text(&self) -> Option<(&[u8], bool)> {
         let text = match &self.test {
             Test::Attribute(Attribute::Fields(_), _) | Test::Condition(_) => return None,
-            Test::Attribute(_, Wanted::Part(part)) => part.text(),
+            Test::Attribute(_, Wanted::Part(part)) => Some(part.text()),
             Test::Attribute(_, Wanted::Pattern(pattern)) => pattern.literal_text(),
         };
-        text.filter(|text| !text.is_empty())
+        text.filter(|(text, _)| !text.is_empty())
+    }
+
+    /// Whether another rule tests the same attribute.
+    pub(super) fn tests_as(&self, other: &Rule) -> bool {
+        match (&self.test, &other.test) {
+            (Test::Attribute(one, _), Test::Attribute(other, _)) => one.is_same(other),
+            _ => false,
+        }
     }
 
     /// Changes the environment of a request that the rule holds for.

@@ -1,0 +1,111 @@
+//! Interning: equal values exist once in the process. Configurations repeat long lists in each
+//! virtual host, and a reload reads every line again while the old configuration still serves.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The fewest entries that are searched for dead ones.
+const LEAST_SWEPT: usize = 1024;
+
+/// A table of the values that are in use, by key. It keeps no value alive.
+#[derive(Debug)]
+pub struct Interner<K, V>(Mutex<Option<Table<K, V>>>);
+
+#[derive(Debug)]
+struct Table<K, V> {
+    values: HashMap<K, Weak<V>>,
+    /// The number of entries at which dead ones are removed.
+    sweep_at: usize,
+}
+
+impl<K: Eq + Hash, V> Interner<K, V> {
+    /// An empty table, for a static.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// The value of a key. It is made if no value of that key is in use.
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`.
+    pub fn get_or_make<E>(
+        &self,
+        key: K,
+        make: impl FnOnce(&K) -> Result<V, E>,
+    ) -> Result<Arc<V>, E> {
+        if let Some(value) = self.with(|table| table.values.get(&key).and_then(Weak::upgrade)) {
+            return Ok(value);
+        }
+        // The table is not locked meanwhile. Two threads may make the same value, each its own.
+        let value = Arc::new(make(&key)?);
+        self.with(|table| table.keep(key, &value));
+        Ok(value)
+    }
+
+    /// Like [`Interner::get_or_make`], for values that can always be made.
+    pub fn get(&self, key: K, make: impl FnOnce(&K) -> V) -> Arc<V> {
+        match self.get_or_make(key, |key| Ok::<_, Infallible>(make(key))) {
+            Ok(value) => value,
+            Err(never) => match never {},
+        }
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Table<K, V>) -> R) -> R {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        act(table.get_or_insert_with(|| Table { values: HashMap::new(), sweep_at: LEAST_SWEPT }))
+    }
+}
+
+impl<K: Eq + Hash, V> Default for Interner<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Eq + Hash, V> Table<K, V> {
+    fn keep(&mut self, key: K, value: &Arc<V>) {
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(|_, value| value.strong_count() > 0);
+            self.values.shrink_to_fit();
+            self.sweep_at = LEAST_SWEPT.max(2 * self.values.len());
+        }
+        self.values.insert(key, Arc::downgrade(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(interner: &Interner<u32, String>, key: u32) -> Arc<String> {
+        interner.get(key, u32::to_string)
+    }
+
+    #[test]
+    fn equal_keys_share_a_value_while_it_is_in_use() {
+        let interner = Interner::new();
+        let one = get(&interner, 1);
+        assert!(Arc::ptr_eq(&one, &get(&interner, 1)));
+        assert_eq!(*get(&interner, 2), "2");
+        assert_eq!(interner.get_or_make(3, |_| Err("no")), Err("no"));
+        let weak = Arc::downgrade(&one);
+        drop(one);
+        assert!(weak.upgrade().is_none());
+        assert_eq!(*get(&interner, 1), "1");
+    }
+
+    #[test]
+    fn dead_entries_do_not_pile_up() {
+        let interner = Interner::new();
+        let kept = get(&interner, 0);
+        for key in 1..10 * LEAST_SWEPT as u32 {
+            get(&interner, key);
+        }
+        assert!(interner.with(|table| table.values.len()) <= 2 * LEAST_SWEPT);
+        assert!(Arc::ptr_eq(&kept, &get(&interner, 0)));
+    }
+}
