@@ -235,7 +235,7 @@ impl Runs {
     fn enter(&mut self, element: &str, ignore_case: bool, depth: usize) {
         let inner = element.strip_prefix('(').filter(|_| depth < DEPTH);
         let inner = inner.map(|inner| inner.strip_prefix("?:").unwrap_or(inner));
-        let inner = inner.and_then(|inner| Some(inner.get(..inner.rfind(')')?)?));
+        let inner = inner.and_then(|inner| inner.get(..inner.rfind(')')?));
         let plain = inner.filter(|inner| !inner.starts_with('?') && !has_branches(inner));
         if let Some(inner) = plain {
             let Self { first, longest, .. } = Self::read(inner, ignore_case, depth + 1);

@@ -97,7 +97,7 @@ impl Pattern {
     /// The configuration is at fault: the text is not a valid pattern. The error is that of PCRE2.
     pub fn compile(text: &str, options: PatternOptions) -> Result<Self, PatternError> {
         let compile = |_: &_| Compiled::new(text, options);
-        PATTERNS.get_or_make((text.into(), options), compile).map(Self)
+        PATTERNS.try_value((text.into(), options), compile).map(Self)
     }
 
     /// A text that every matching subject contains, and whether case is ignored; none if none is

@@ -32,11 +32,7 @@ impl<K: Eq + Hash, V> Interner<K, V> {
     /// # Errors
     ///
     /// The error of `make`.
-    pub fn get_or_make<E>(
-        &self,
-        key: K,
-        make: impl FnOnce(&K) -> Result<V, E>,
-    ) -> Result<Arc<V>, E> {
+    pub fn try_value<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<Arc<V>, E> {
         if let Some(value) = self.with(|table| table.values.get(&key).and_then(Weak::upgrade)) {
             return Ok(value);
         }
@@ -46,9 +42,9 @@ impl<K: Eq + Hash, V> Interner<K, V> {
         Ok(value)
     }
 
-    /// Like [`Interner::get_or_make`], for values that can always be made.
-    pub fn get(&self, key: K, make: impl FnOnce(&K) -> V) -> Arc<V> {
-        match self.get_or_make(key, |key| Ok::<_, Infallible>(make(key))) {
+    /// Like [`Interner::try_value`], for values that can always be made.
+    pub fn value(&self, key: K, make: impl FnOnce(&K) -> V) -> Arc<V> {
+        match self.try_value(key, |key| Ok::<_, Infallible>(make(key))) {
             Ok(value) => value,
             Err(never) => match never {},
         }
@@ -82,7 +78,7 @@ mod tests {
     use super::*;
 
     fn get(interner: &Interner<u32, String>, key: u32) -> Arc<String> {
-        interner.get(key, u32::to_string)
+        interner.value(key, |key| key.to_string())
     }
 
     #[test]
@@ -91,7 +87,7 @@ mod tests {
         let one = get(&interner, 1);
         assert!(Arc::ptr_eq(&one, &get(&interner, 1)));
         assert_eq!(*get(&interner, 2), "2");
-        assert_eq!(interner.get_or_make(3, |_| Err("no")), Err("no"));
+        assert_eq!(interner.try_value(3, |_| Err("no")), Err("no"));
         let weak = Arc::downgrade(&one);
         drop(one);
         assert!(weak.upgrade().is_none());

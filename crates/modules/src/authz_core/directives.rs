@@ -11,8 +11,8 @@ use evenkeel_config::{Block, Call, Contexts, Fault, GlobalCall, Position, Shape,
 use evenkeel_message::Interner;
 use std::sync::Arc;
 
-/// The Require lines in use whose meaning depends on nothing but their text. Lists of addresses have
-/// thousands of them, and each virtual host may include the list.
+/// The Require lines in use whose meaning depends on nothing but their text. Lists of addresses
+/// have thousands of them, and each virtual host may include the list.
 static LINES: Interner<(Position, Box<str>), Rule> = Interner::new();
 
 const AUTH: Where = Where::AUTH_CONFIG;
@@ -61,7 +61,7 @@ fn require(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         Ok::<_, String>(Rule::Ask { negate, name, arguments, provider, limit, position })
     };
     let rule = match is_shared {
-        true => LINES.get_or_make((call.position.clone(), call.raw.into()), |_| make())?,
+        true => LINES.try_value((call.position.clone(), call.raw.into()), |_| make())?,
         false => Arc::new(make()?),
     };
     let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);

@@ -9,8 +9,12 @@ use evenkeel_expr::{Part, Pattern, PatternOptions};
 use evenkeel_message::{Interner, unquoted};
 use std::sync::Arc;
 
-/// The rules in use, by directive, header name, the other arguments, and the options of patterns.
-static RULES: Interner<(Box<str>, Box<str>, Box<str>, PatternOptions), Rule> = Interner::new();
+/// Everything on which a rule depends: the directive, the header name, the other arguments, and the
+/// options of patterns.
+type Key = (Box<str>, Box<str>, Box<str>, PatternOptions);
+
+/// The rules in use.
+static RULES: Interner<Key, Rule> = Interner::new();
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -61,7 +65,7 @@ fn set_env_if_expr(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> DirectiveResult {
     let said = scope.global().core.pattern_options;
     let key = (call.name.into(), name.into(), rest.into(), said);
-    let rule = RULES.get_or_make(key, |_| compile(call, name, rest, said))?;
+    let rule = RULES.try_value(key, |_| compile(call, name, rest, said))?;
     rules(scope).push(rule);
     Ok(())
 }

@@ -71,10 +71,7 @@ impl Attribute {
             "request_uri" => Attribute::RequestUri,
             "request_method" => Attribute::RequestMethod,
             "request_protocol" => Attribute::RequestProtocol,
-            _ => {
-                let make = |name: &Box<str>| FieldName::new(name.as_bytes());
-                Attribute::Field(NAMES.get(name.into(), make))
-            }
+            _ => Attribute::Field(NAMES.value(name.into(), |name| FieldName::new(name.as_bytes()))),
         }
     }
 

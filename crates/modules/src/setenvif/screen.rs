@@ -24,8 +24,8 @@ static GROUPS: Interner<Box<[usize]>, Groups> = Interner::new();
 struct Group {
     /// Where they stand in the list.
     rules: Range<usize>,
-    /// A rule of each attribute, and the texts that the rules with this attribute test it for. Empty
-    /// if a rule may hold without any text.
+    /// A rule of each attribute, and the texts that the rules with this attribute test it for.
+    /// Empty if a rule may hold without any text.
     texts: Vec<(Arc<Rule>, Texts)>,
 }
 
@@ -55,11 +55,11 @@ impl Groups {
             let groups = runs.map(group).collect();
             Self { groups, _rules: rules.into() }
         };
-        GROUPS.get(addresses, make)
+        GROUPS.value(addresses, make)
     }
 
-    /// The places of the groups of which a rule may hold for a request. A rule that holds may change
-    /// what the next groups test, so `may_hold` is asked for one group after the other.
+    /// The places of the groups and their searches. A rule that holds may change what the next
+    /// groups test, so `may_hold` must be called for one group after the other.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Range<usize>, Screen<'_>)> {
         self.groups.iter().map(|group| (group.rules.clone(), Screen(&group.texts)))
     }
