@@ -51,8 +51,12 @@ impl Content {
     /// The file of such a handler is source code and must not be sent.
     #[must_use]
     pub fn program_handler(&self) -> Option<&[u8]> {
-        // Each request for a file calls this function, so it copies nothing.
+        // Each request for a file calls this function, so it copies nothing. Most files have
+        // one of these media types.
         self.handler_name().filter(|name| {
+            if name.starts_with(b"image/") || PAGES.contains(name) {
+                return false;
+            }
             let is_php = |window: &[u8]| window.eq_ignore_ascii_case(b"php");
             let is_proxy = |start: &[u8]| start.eq_ignore_ascii_case(b"proxy:");
             name.get(..6).is_some_and(is_proxy)
@@ -61,6 +65,9 @@ impl Content {
         })
     }
 }
+
+/// Frequent media types of files that are no programs.
+const PAGES: [&[u8]; 4] = [b"text/html", b"text/css", b"text/javascript", b"text/plain"];
 
 /// Handlers that run programs, in lower case. The last one is a media type that mod_cgi accepts as
 /// the name of its handler.

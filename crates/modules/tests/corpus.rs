@@ -1,37 +1,51 @@
-//! Replays the corpora of the fuzz targets `htaccess` and `password_file`: no file in them may
-//! cause a panic, and files of `htaccess` whose names do not contain `refused` are valid.
+//! Replays the corpora of the fuzz targets of this crate: no file in them may cause a panic, and files
+//! of `htaccess` whose names do not contain `refused` are valid.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "../../../fuzz/bodies/basic_field.rs"]
+mod basic_field;
 #[path = "../../../fuzz/bodies/htaccess.rs"]
 mod body;
+#[path = "../../../fuzz/bodies/group_file.rs"]
+mod group_file;
 #[path = "../../../fuzz/bodies/password_file.rs"]
 mod password_file;
 
-#[test]
-fn no_file_of_users_of_the_corpus_does_harm() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/password_file");
+/// Runs a target with each file of its corpus.
+fn replay(target: &str, mut run: impl FnMut(&str, &[u8])) {
+    let folder = format!("{}/../../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        password_file::run(&std::fs::read(entry.unwrap().path()).unwrap());
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let entry = entry.unwrap();
+        run(&entry.file_name().to_string_lossy(), &std::fs::read(entry.path()).unwrap());
         count += 1;
     }
     assert!(count > 20, "only {count} files in {folder}");
 }
 
 #[test]
+fn the_corpus_of_password_file_does_no_harm() {
+    replay("password_file", |_, data| password_file::run(data));
+}
+
+#[test]
+fn the_corpus_of_group_file_does_no_harm() {
+    replay("group_file", |_, data| group_file::run(data));
+}
+
+#[test]
+fn the_corpus_of_basic_field_does_no_harm() {
+    replay("basic_field", |_, data| basic_field::run(data));
+}
+
+#[test]
 fn no_htaccess_file_of_the_corpus_does_harm() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/htaccess");
-    let (mut count, mut wrong) = (0, Vec::new());
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let good = body::run(&std::fs::read(entry.path()).unwrap());
-        if good == name.contains("refused") {
-            wrong.push(name);
+    let mut wrong = Vec::new();
+    replay("htaccess", |name, data| {
+        if body::run(data) == name.contains("refused") {
+            wrong.push(name.to_owned());
         }
-        count += 1;
-    }
+    });
     assert_eq!(wrong, Vec::<String>::new());
-    assert!(count > 25, "only {count} files in {folder}");
 }

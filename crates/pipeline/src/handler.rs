@@ -72,7 +72,7 @@ pub(crate) fn choose(
         return Ok(Handler::Map);
     }
     if let Some(found) = found
-        && pipeline.site.global.active.has("mod_actions.c")
+        && !plan.actions.is_empty()
     {
         let has_file = found.found.kind() != Kind::Absent;
         if let Some(target) = actions::target(request, &plan.actions, has_file)? {

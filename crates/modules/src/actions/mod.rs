@@ -86,6 +86,12 @@ fn script(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 impl Directory {
+    /// Whether neither Action nor Script applies to the section.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty() && self.scripts.is_empty()
+    }
+
     /// The program of the method of a request. That of GET is for requests with a query.
     fn script_of_method(&self, request: &Request) -> Option<&[u8]> {
         let method: &[u8] = match request.resource.method {

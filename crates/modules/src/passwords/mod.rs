@@ -1,12 +1,14 @@
-//! Passwords: the schemes of stored hashes ([`Scheme`], [`verify`]), the parsers of the files of
-//! users and groups ([`file`]), and the cache of both in each process ([`Store`]). This module
-//! depends on no directive and no request.
+//! Passwords: the credentials of the scheme Basic ([`parse_basic`]), the schemes of stored hashes
+//! ([`Scheme`], [`verify`]), the parsers of the files of users and groups ([`file`]), and the cache of
+//! both in each process ([`Store`]). This module depends on no directive and no request.
 
 mod apr1;
+mod basic;
 pub mod file;
 mod store;
 
 pub use apr1::{apr1, to_base64};
+pub use basic::parse_basic;
 pub use file::{Entry, GroupFile, PasswordFile};
 pub use store::{HashPlace, Loaded, REMEMBERED, Store, Verified};
 

@@ -12,7 +12,7 @@ pub use directives::MODULE;
 use crate::Merge;
 use evenkeel_expr::Subnet;
 use evenkeel_message::{Level, Notice, Request, quoted};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// The settings of a server. `None` if the server has no directive of this module.
@@ -111,10 +111,9 @@ fn walk<'a>(
         if word.is_empty() {
             break;
         }
-        let fault = match std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()) {
+        let fault = match std::str::from_utf8(word).ok().and_then(parse_address) {
             None => Some((1568, "cannot be parsed as a client IP")),
             Some(named) => {
-                let named: IpAddr = named;
                 let named = named.to_canonical();
                 if is_internal || is_global(named) {
                     let proxies = found.take().map_or_else(Vec::new, |found| found.proxies);
@@ -141,6 +140,34 @@ fn walk<'a>(
         left = comma.and_then(|at| rest.get(..at));
     }
     (found, left)
+}
+
+/// Parses an IPv6 address or an IPv4 address in any form of inet_aton(3), as Apache does with
+/// getaddrinfo(3): one to four numbers, each decimal, octal (`0...`) or hexadecimal (`0x...`), of
+/// which the last one fills the bytes that are left. A rule such as `Deny from` then applies to the
+/// address however a client writes it.
+fn parse_address(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let number = |word: &str| {
+        let (digits, radix) = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+            Some(digits) => (digits, 16),
+            None if word.len() > 1 && word.starts_with('0') => (word, 8),
+            None => (word, 10),
+        };
+        // `from_str_radix` accepts a sign.
+        let is_number = digits.starts_with(|first: char| first.is_ascii_hexdigit());
+        u32::from_str_radix(digits, radix).ok().filter(|_| is_number)
+    };
+    let numbers: Vec<u32> = text.split('.').map(number).collect::<Option<_>>()?;
+    let (last, bytes) = numbers.split_last()?;
+    let bits_left = 32 - 8 * u32::try_from(bytes.len()).ok().filter(|bytes| *bytes < 4)?;
+    if u64::from(*last) >= 1 << bits_left || bytes.iter().any(|byte| *byte > 255) {
+        return None;
+    }
+    let shifted = bytes.iter().zip([24, 16, 8]).map(|(byte, shift)| byte << shift);
+    Some(Ipv4Addr::from(shifted.fold(*last, |address, byte| address | byte)).into())
 }
 
 fn trim_spaces(mut text: &[u8]) -> &[u8] {
@@ -192,6 +219,24 @@ mod tests {
         assert_eq!(found("", "1.1.1.1", "2001:db8::1"), "[2001:db8::1]:0 - 1.1.1.1");
         assert_eq!(found("", "1.1.1.1", "fe80::1"), "1.1.1.1:7 fe80::1 -");
         assert_eq!(found("", "1.1.1.1", "::ffff:8.8.8.8"), "8.8.8.8:0 - 1.1.1.1");
+    }
+
+    #[test]
+    fn ipv4_addresses_have_the_forms_of_inet_aton() {
+        let address = |text| parse_address(text).map(|address| address.to_string());
+        for text in ["203.0.113.7", "0313.0.0161.07", "0xcb.0X0.0x71.7", "203.28935", "203.0.28935"]
+        {
+            assert_eq!(address(text).as_deref(), Some("203.0.113.7"), "{text}");
+        }
+        assert_eq!(address("3405803783").as_deref(), Some("203.0.113.7"));
+        assert_eq!(address("0").as_deref(), Some("0.0.0.0"));
+        assert_eq!(address("4294967295").as_deref(), Some("255.255.255.255"));
+        for text in ["", ".", "1.", "256.1", "1.2.3.256", "1.16777216", "4294967296", "08", "0x"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+        for text in ["1.2.3.4.5", "+1", "0x+1", "-1", "1..2", "a.b", "1.2.3.4 "] {
+            assert_eq!(address(text), None, "{text}");
+        }
     }
 
     #[test]
