@@ -18,6 +18,8 @@ pub struct Content {
     pub languages: Vec<Box<[u8]>>,
     /// The output filters that the file's extensions name, separated by `;` (AddOutputFilter).
     pub output_filters: Option<Box<[u8]>>,
+    /// The input filters that the file's extensions name, separated by `;` (AddInputFilter).
+    pub input_filters: Option<Box<[u8]>>,
     /// The name of the handler. `None` means that the media type names the handler
     /// ([`Content::handler_name`]).
     pub handler: Option<Box<[u8]>>,

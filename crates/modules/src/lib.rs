@@ -8,6 +8,7 @@ mod settings;
 mod module;
 
 pub mod beside;
+mod filters;
 mod language;
 mod manual;
 mod ownership;
@@ -82,6 +83,7 @@ modules! {
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
 pub use self::core::{CoreSettings, RequestContext};
+pub use filters::{Effect, InputFilter, Means, OutputFilter, RequestBody};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
 pub use provided::{

@@ -1,11 +1,11 @@
-//! The registry of items that modules provide to each other by name: output filters,
+//! The registry of items that modules provide to each other by name: filters,
 //! authentication providers and authorization providers. A module declares its items in
 //! [`Module::provides`]. A directive that names an item looks it up among the active modules, so
 //! that no module depends on another. Apache: ap_register_output_filter,
 //! ap_register_auth_provider.
 
-use crate::{DirectorySettings, MODULES, Module, RequestContext, Scope};
-use evenkeel_message::{Job, Lookup, Notice, OutputFilter, Undecided};
+use crate::{DirectorySettings, InputFilter, MODULES, Module, OutputFilter, RequestContext, Scope};
+use evenkeel_message::{Job, Lookup, Notice, Undecided};
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub enum Provided {
     /// An output filter, for SetOutputFilter, AddOutputFilter and mod_filter.
     OutputFilter(OutputFilter),
+    /// An input filter, for SetInputFilter and AddInputFilter.
+    InputFilter(InputFilter),
     /// An authorization provider, for Require.
     Require(RequireProvider),
     /// An authentication provider, for AuthBasicProvider and AuthDigestProvider.
@@ -214,6 +216,17 @@ impl ActiveModules {
         })
     }
 
+    /// The input filter with this name, which is case-insensitive.
+    #[must_use]
+    pub fn input_filter(&self, name: &str) -> Option<InputFilter> {
+        self.provided().find_map(|provided| match provided {
+            Provided::InputFilter(filter) if filter.name.eq_ignore_ascii_case(name) => {
+                Some(*filter)
+            }
+            _ => None,
+        })
+    }
+
     /// The authorization provider with this name.
     #[must_use]
     pub fn require_provider(&self, name: &str) -> Option<RequireProvider> {
@@ -244,6 +257,8 @@ mod tests {
         let all = ActiveModules::default();
         assert_eq!(all.output_filter("deflate").unwrap().name, "DEFLATE");
         assert!(all.output_filter("Byterange").is_some() && all.output_filter("none").is_none());
+        assert_eq!(all.input_filter("Deflate").unwrap().name, "DEFLATE");
+        assert!(all.input_filter("INFLATE").is_none());
         assert!(all.require_provider("ip").is_some() && all.require_provider("IP").is_none());
         let few = ActiveModules::new(|module| module.file == "core.c");
         assert!(few.output_filter("DEFLATE").is_none() && few.output_filter("CORE").is_some());

@@ -73,6 +73,15 @@ pub(crate) fn refuse(request: &mut Request, error: &io::Error) -> Status {
     status_of(error.kind())
 }
 
+/// LimitRequestBody, in bytes.
+pub(crate) fn limit(plan: &Plan) -> u64 {
+    match plan.core.limit_request_body {
+        None => LIMIT_BYTES,
+        Some(0) => u64::MAX,
+        Some(limit) => limit,
+    }
+}
+
 /// Compares the length of the body in the head with LimitRequestBody, and returns the limit. An
 /// error document of a connection that closes has no body (http_filters.c:
 /// `ap_discard_request_body`).
@@ -80,11 +89,7 @@ pub(crate) fn refuse(request: &mut Request, error: &io::Error) -> Status {
 /// # Errors
 /// 413 where it does.
 pub(crate) fn check_length(request: &mut Request, plan: &Plan) -> Result<u64, Status> {
-    let limit = match plan.core.limit_request_body {
-        None => LIMIT_BYTES,
-        Some(0) => u64::MAX,
-        Some(limit) => limit,
-    };
+    let limit = limit(plan);
     if request.resource.status.drops_connection() {
         request.body = None;
         return Ok(limit);

@@ -4,6 +4,7 @@
 
 use crate::body;
 use crate::error_page::{Facts, error_page};
+use crate::filtering;
 use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -213,12 +214,12 @@ fn standard(
         }
     }
     let Some(mut failed) = first_failed(request) else {
-        return phases::filter_error(pipeline, request, plan, response);
+        return filtering::filter_error(pipeline, request, plan, response);
     };
     let own = failed.plan.take();
     let plan = own.as_deref().and_then(|own| own.downcast_ref()).unwrap_or(plan);
     std::mem::swap(&mut failed.resource, &mut request.resource);
-    let response = phases::filter_error(pipeline, request, plan, response);
+    let response = filtering::filter_error(pipeline, request, plan, response);
     let is_last = request.resource.env.contains("nokeepalive");
     std::mem::swap(&mut failed.resource, &mut request.resource);
     if is_last {

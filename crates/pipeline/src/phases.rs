@@ -3,6 +3,7 @@
 
 use crate::body;
 use crate::cgi;
+use crate::filtering;
 use crate::frames::MaybeReady;
 use crate::handler::{Handler, choose};
 use crate::hosts::is_below;
@@ -30,9 +31,8 @@ use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    RequestContext, alias, allowmethods, auth_basic, authz_core, core, deflate, env, expires,
-    filter, headers, lab, mime, negotiation, remoteip, rewrite, setenvif, status, userdir,
-    vhost_alias,
+    alias, allowmethods, auth_basic, authz_core, core, env, headers, lab, mime, negotiation,
+    remoteip, rewrite, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -567,6 +567,9 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         Ok(handler) => handler,
         Err(answer) => return stop(request, plan, answer),
     };
+    if request.body.is_some() && !matches!(handler, Handler::Shed) {
+        filtering::filter_input(pipeline, &mut request, &plan);
+    }
     if request.body.is_some() && !matches!(handler, Handler::Shed) && !handler.reads_body() {
         let discard = async {
             let may_wait = pipeline.before_wait(&mut request, &plan).await;
@@ -642,154 +645,9 @@ fn default_handler(
     core::serve_file(request, &pipeline.walker.borrow().files, looked, server, &plan.core)
 }
 
-/// How many times a body may be changed on its way out: whoever writes an .htaccess file could have
-/// it compressed and unpacked again without end.
-const MOST_CHANGES: u32 = 8;
-
-/// A response on its way out.
-pub(crate) struct Filtered {
-    response: Response,
-    /// Whether its body was compressed.
-    is_compressed: bool,
-}
-
-impl Filtered {
-    /// The response as it is so far.
-    pub(crate) fn response(&self) -> &Response {
-        &self.response
-    }
-}
-
-/// What changes a response on its way out, in order.
-///
-/// # Errors
-/// A status where a filter cannot do its work.
-pub(crate) fn filter(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    mut response: Response,
-) -> Result<Filtered, Answer> {
-    let server = pipeline.site.server(request.server);
-    core::name_type(request, &mut response);
-    add_earlier(request, &mut response);
-    // What shows a request as it came, or speaks for the server as a whole, is sent before filters
-    // are put in (request.c: the answer of map_to_storage is the last word).
-    let is_traced = request.resource.method == Method::Trace || &*request.resource.path == b"*";
-    if !is_traced {
-        expires::act_on_response(request, &plan.expires, &mut response);
-    }
-    let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
-    if !is_traced {
-        headers::act_on_response(request, around(pipeline, server, plan), &mut response);
-    }
-    core::describe_content(request, &plan.core, &mut response);
-    core::settle_vary(request, &mut response);
-    core::omit_tag(request, &mut response);
-    core::forbid_caching(request, &mut response);
-    Ok(Filtered { response, is_compressed })
-}
-
-/// Sends the response through the output filters that are named for it; none as a rule. Says
-/// whether its body was compressed.
-fn recode(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    response: &mut Response,
-) -> Result<bool, Answer> {
-    let named = filter::Named {
-        by_extension: request.resource.content.output_filters.clone(),
-        by_section: plan.core.output_filters.as_deref(),
-    };
-    if named.is_empty() && plan.filter.is_empty() {
-        return Ok(false);
-    }
-    let server = pipeline.site.server(request.server);
-    let bench = deflate::Bench {
-        server: &server.settings.deflate,
-        directory: &plan.deflate,
-        blocking_pool: &pipeline.blocking_pool,
-        presses: &pipeline.presses,
-    };
-    let (mut is_compressed, mut changes) = (false, 0);
-    for step in filter::steps(&plan.filter, &named, request, &pipeline.site.global.active).iter() {
-        let output = match step {
-            filter::Step::Plain(output) => Some(*output),
-            filter::Step::Chosen(filter) => {
-                let mut notices = Vec::new();
-                let context = RequestContext::new(request, server.core(plan));
-                let output = filter.choose(context, response, &mut notices);
-                request.notices.append(&mut notices);
-                output
-            }
-        };
-        match output {
-            Some(deflate::DEFLATE) => {
-                let is_done = deflate::compress(request, bench, response)?;
-                (is_compressed, changes) = (is_compressed || is_done, changes + u32::from(is_done));
-            }
-            Some(deflate::INFLATE) => {
-                changes += u32::from(deflate::inflate(request, bench, response)?);
-            }
-            _ => {}
-        }
-        if changes > MOST_CHANGES {
-            let text = format!("more than {MOST_CHANGES} filters change a body");
-            request.notify(Notice::own("filter", Level::Error, text));
-            return Err(Status::INTERNAL_SERVER_ERROR.into());
-        }
-    }
-    Ok(is_compressed)
-}
-
-fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Around<'a> {
+/// What the lines of mod_headers depend on.
+pub(crate) fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Around<'a> {
     Around { lines: &plan.headers, core: server.core(plan), state: pipeline.source.as_deref() }
-}
-
-/// Puts the fields that were set before there was a response before those that it has.
-fn add_earlier(request: &mut Request, response: &mut Response) {
-    if !request.resource.always.is_empty() {
-        let mut always = std::mem::take(&mut request.resource.always);
-        always.overlay(&response.always);
-        response.always = always;
-    }
-    if request.resource.fields.is_empty() {
-        return;
-    }
-    let mut fields = std::mem::take(&mut request.resource.fields);
-    let vary = fields.joined(b"Vary").filter(|_| response.fields.contains("Vary"));
-    fields.overlay(&response.fields);
-    if let Some(vary) = vary {
-        fields.merge("Vary", vary);
-    }
-    response.fields = fields;
-}
-
-/// What changes the standard page of an error on its way out.
-pub(crate) fn filter_error(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    mut response: Response,
-) -> Response {
-    let server = pipeline.site.server(request.server);
-    expires::act_on_page(request, &plan.expires, &mut response);
-    headers::act_on_error(request, around(pipeline, server, plan), &mut response);
-    core::settle_vary(request, &mut response);
-    core::forbid_caching(request, &mut response);
-    response
-}
-
-/// What is cut out of a finished response: the ranges that the request asked for. No filter may
-/// change the body after it. A body that was compressed is sent whole: what another version of the
-/// server had made of the same file might not fit.
-pub(crate) fn cut(request: &Request, plan: &Plan, filtered: Filtered) -> Result<Response, Answer> {
-    let Filtered { response, is_compressed } = filtered;
-    if is_compressed || response.is_whole {
-        return Ok(response);
-    }
-    core::cut_to_ranges(request, response, &plan.core)
 }
 
 /// The Allow field: what methods the resource answers to.

@@ -3,6 +3,7 @@
 //! Nothing here touches a socket.
 
 use crate::die;
+use crate::filtering;
 use crate::frames::Frames;
 use crate::look;
 use crate::phases;
@@ -239,7 +240,7 @@ impl Pipeline {
         plan: &Arc<Plan>,
         response: Response,
     ) -> Next {
-        let filtered = phases::filter(self, &mut request, plan, response);
+        let filtered = filtering::filter(self, &mut request, plan, response);
         if request.allowance.is_spent() {
             return self.give_up(request, plan);
         }
@@ -259,7 +260,7 @@ impl Pipeline {
             }
             filtered => filtered,
         };
-        match filtered.and_then(|filtered| phases::cut(&request, plan, filtered)) {
+        match filtered.and_then(|filtered| filtering::cut(&request, plan, filtered)) {
             Ok(response) => self.settled(request, plan, response),
             // Only a status can come of it (416, 500, 503), so this does not come back here.
             Err(answer) => {

@@ -1,8 +1,8 @@
 //! The output filters of the core, through which every response goes. A configuration can name
 //! them, which changes nothing.
 
-use crate::Provided;
-use evenkeel_message::{FilterPosition, OutputFilter};
+use crate::{Effect, OutputFilter, Provided};
+use evenkeel_message::FilterPosition;
 
 /// The filters that Apache has for every response.
 pub(super) const OUTPUT_FILTERS: &[Provided] = &[
@@ -19,5 +19,9 @@ pub(super) const OUTPUT_FILTERS: &[Provided] = &[
 ];
 
 const fn always(name: &'static str) -> Provided {
-    Provided::OutputFilter(OutputFilter { name, position: FilterPosition::CONTENT_SET })
+    Provided::OutputFilter(OutputFilter {
+        name,
+        position: FilterPosition::CONTENT_SET,
+        act: |_, _, _| Ok(Effect::Nothing),
+    })
 }

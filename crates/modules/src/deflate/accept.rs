@@ -57,6 +57,18 @@ pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bo
     true
 }
 
+/// Takes gzip off the encodings of the body of a request, as [`without_gzip`] does.
+pub(super) fn without_gzip_in(request: &mut Request) -> bool {
+    let Some(list) = request.fields().joined(Name::ContentEncoding) else { return false };
+    let Some(left) = left_of(&list) else { return false };
+    let fields = request.fields_mut();
+    fields.remove("Content-Encoding");
+    if !left.is_empty() {
+        fields.set("Content-Encoding", left);
+    }
+    true
+}
+
 /// The list without the gzip at its end; none where something else is there.
 fn left_of(list: &[u8]) -> Option<Vec<u8>> {
     let mut tokens: Vec<&[u8]> = list.split(|byte| *byte == b',').map(trim).collect();

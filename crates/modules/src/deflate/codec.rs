@@ -24,6 +24,17 @@ pub(super) enum Fault {
     Ratio,
     /// It could not be read.
     Unread(io::Error),
+    /// The body of a request does not begin as the format does.
+    Head,
+    /// Bytes follow the end of the body of a request.
+    Extra,
+    /// The body of a request unpacks to more bytes than it may.
+    Limit {
+        /// The bytes so far.
+        unpacked: u64,
+        /// The bytes that may be.
+        limit: u64,
+    },
 }
 
 /// One way, with its state.
@@ -152,6 +163,9 @@ pub(super) struct Inflater {
     ratio_burst: u64,
     /// How many times the ratio was above its limit without a break.
     ratio_hits: u64,
+    /// The most bytes that may come out of the body of a request, which must have the format from
+    /// its first byte to its last. None for the body of a response.
+    limit: Option<u64>,
 }
 
 /// What comes next.
@@ -179,10 +193,26 @@ impl Inflater {
             ratio_limit,
             ratio_burst,
             ratio_hits: 0,
+            limit: None,
         }
     }
 
-    fn turn(&mut self, input: &mut &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<bool, Fault> {
+    /// Unpacks the body of a request, to at most `limit` bytes.
+    pub(super) fn of_request(self, limit: u64) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+
+    /// Whether the body has begun. A body of nothing has no head.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(&self.part, Part::Head(head) if head.start.is_empty())
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        input: &mut &[u8],
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
         loop {
             match &mut self.part {
                 Part::Head(head) => {
@@ -191,6 +221,7 @@ impl Inflater {
                     match head.take(*byte) {
                         Progress::More => {}
                         Progress::Whole => self.part = Part::Packed,
+                        Progress::Other if self.limit.is_some() => return Err(Fault::Head),
                         Progress::Other => {
                             out.extend_from_slice(&head.start);
                             self.part = Part::Plain;
@@ -218,6 +249,9 @@ impl Inflater {
                         return Err(Fault::Checksum);
                     }
                     self.part = Part::End;
+                }
+                Part::End if self.limit.is_some() && !input.is_empty() => {
+                    return Err(Fault::Extra);
                 }
                 Part::End => {
                     *input = &[];
@@ -250,6 +284,10 @@ impl Inflater {
         *input = input.get(read..).unwrap_or_default();
         let unpacked = scratch.get(..written).unwrap_or_default();
         self.sum.update(unpacked);
+        let unpacked_bytes = self.unpack.total_out();
+        if let Some(limit) = self.limit.filter(|limit| unpacked_bytes > *limit) {
+            return Err(Fault::Limit { unpacked: unpacked_bytes, limit });
+        }
         out.extend_from_slice(unpacked);
         if status == Status::StreamEnd {
             self.part = Part::Sums(Vec::with_capacity(8));

@@ -1,6 +1,6 @@
 //! mod_deflate's directives: lines go in, numbers and names come out.
 
-use super::{AlterTag, DEFLATE, INFLATE};
+use super::{AlterTag, DEFLATE, INFLATE, INPUT};
 use crate::{
     Active, Directive, DirectiveResult, Module, Provided, Scope, Where, argument, directive,
 };
@@ -28,11 +28,16 @@ pub const MODULE: Module = Module {
     active: Active::Usually,
     page: "mod_deflate",
     subject: "Bodies compressed for clients that take gzip, and unpacked again: the output \
-              filters `DEFLATE` and `INFLATE`. The bodies of requests are not unpacked. A 304 \
-              that answers the tag of the plain body has no Vary, as in Apache.",
-    remarks: &[],
+              filters `DEFLATE` and `INFLATE`. The input filter `DEFLATE` unpacks the bodies \
+              of requests. A 304 that answers the tag of the plain body has no Vary, as in Apache.",
+    remarks: &["An application whose request body is unpacked sees neither Content-Length nor \
+         Content-Encoding of the packed body. CGI programs of Apache see both."],
     directives: &[DIRECTIVES],
-    provides: &[Provided::OutputFilter(DEFLATE), Provided::OutputFilter(INFLATE)],
+    provides: &[
+        Provided::OutputFilter(DEFLATE),
+        Provided::OutputFilter(INFLATE),
+        Provided::InputFilter(INPUT),
+    ],
 };
 
 fn filter_note(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {

@@ -7,19 +7,21 @@ mod accept;
 mod codec;
 mod directives;
 mod presses;
+mod request_body;
 mod stream;
 
 pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use presses::Presses;
+pub use request_body::INPUT;
 
-use crate::{Merge, Shared};
+use crate::{Effect, Means, Merge, OutputFilter, Shared};
 use accept::{accepts_gzip, is_encoded, without_gzip};
 use bytes::Bytes;
 use codec::{Codec, Fault, Inflater, ShortBody};
 use evenkeel_message::{
-    Answer, Body, FilterPosition, Level, Method, Name, Notice, OutputFilter, Piece, Request,
-    Response, Status, Validators, Variables, Verdict, evaluate,
+    Answer, Body, FilterPosition, Level, Method, Name, Notice, Piece, Request, Response, Status,
+    Validators, Variables, Verdict, evaluate,
 };
 use evenkeel_sys::blocking_pool::BlockingPool;
 use presses::Press;
@@ -28,12 +30,24 @@ use std::sync::Arc;
 use stream::{Recoded, Silence, Work};
 
 /// The filter that compresses.
-pub const DEFLATE: OutputFilter =
-    OutputFilter { name: "DEFLATE", position: FilterPosition::CONTENT_SET };
+pub const DEFLATE: OutputFilter = OutputFilter {
+    name: "DEFLATE",
+    position: FilterPosition::CONTENT_SET,
+    act: |request, means, response| {
+        let is_done = compress(request, Bench::of(means), response)?;
+        Ok(if is_done { Effect::Compressed } else { Effect::Nothing })
+    },
+};
 
 /// The filter that takes compression off. It acts before those that change the content.
-pub const INFLATE: OutputFilter =
-    OutputFilter { name: "INFLATE", position: FilterPosition::RESOURCE.before() };
+pub const INFLATE: OutputFilter = OutputFilter {
+    name: "INFLATE",
+    position: FilterPosition::RESOURCE.before(),
+    act: |request, means, response| {
+        let is_done = inflate(request, Bench::of(means), response)?;
+        Ok(if is_done { Effect::Changed } else { Effect::Nothing })
+    },
+};
 
 /// Bodies up to so many bytes are done at once, if no more than that comes out: a slow client
 /// keeps what it has not taken, and holds no credit for it.
@@ -124,6 +138,17 @@ pub struct Bench<'a> {
     pub blocking_pool: &'a Arc<BlockingPool>,
     /// What it takes to do a body piece by piece.
     pub presses: &'a Arc<Presses>,
+}
+
+impl<'a> Bench<'a> {
+    fn of(means: &Means<'a>) -> Self {
+        Self {
+            server: &means.server.deflate,
+            directory: &means.sections.deflate,
+            blocking_pool: means.blocking_pool,
+            presses: means.presses,
+        }
+    }
 }
 
 /// Names of notes, and how a body's two lengths are written under them (DeflateFilterNote).
@@ -339,6 +364,18 @@ fn notice(fault: &Fault, (limit, burst): (u64, u64)) -> Notice {
             numbered(Level::Warn, 2650, &text)
         }
         Fault::Damaged => Notice::own("deflate", Level::Error, "the compressed body is damaged"),
+        // Only the bodies of requests have these faults.
+        Fault::Head => numbered(Level::Warn, 1387, "Zlib: Invalid header"),
+        Fault::Extra => {
+            numbered(Level::Error, 2482, "Encountered extra data after compressed data")
+        }
+        Fault::Limit { unpacked, limit } => {
+            let text = format!(
+                "Inflated content length of {unpacked} is larger than the configured limit of \
+                 {limit}"
+            );
+            numbered(Level::Warn, 2648, &text)
+        }
         Fault::Unread(error) => {
             Notice::own("deflate", Level::Error, "the body cannot be read").because(error)
         }

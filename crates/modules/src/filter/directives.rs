@@ -2,9 +2,11 @@
 //! out.
 
 use super::{ChainSettings, Filter, Protocol, Provider, When};
-use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
+use crate::{
+    Active, Directive, DirectiveResult, Module, OutputFilter, Scope, Where, argument, directive,
+};
 use evenkeel_config::{Call, Shape};
-use evenkeel_message::{FilterPosition, OutputFilter};
+use evenkeel_message::FilterPosition;
 use std::sync::Arc;
 
 /// The most filters in the chain of one section: each is looked at for every word that takes one

@@ -9,11 +9,9 @@ pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
 use crate::settings::merged;
-use crate::{ActiveModules, Merge, RequestContext};
+use crate::{ActiveModules, InputFilter, Merge, OutputFilter, RequestContext};
 use evenkeel_expr::Condition;
-use evenkeel_message::{
-    Fields, FilterPosition, Level, Name, Notice, OutputFilter, Request, Response, Status,
-};
+use evenkeel_message::{Fields, FilterPosition, Level, Name, Notice, Request, Response, Status};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -144,13 +142,44 @@ impl Step {
 /// Names of filters for a response, from whoever may name some.
 #[derive(Clone, Debug, Default)]
 pub struct Named<'a> {
-    /// Those of the file's extensions, `;` between them (AddOutputFilter).
+    /// Those of the file's extensions, `;` between them (AddOutputFilter, AddInputFilter).
     pub by_extension: Option<Box<[u8]>>,
-    /// Those of its sections (SetOutputFilter).
+    /// Those of its sections (SetOutputFilter, SetInputFilter).
     pub by_section: Option<&'a [Box<str>]>,
 }
 
+/// The filters of the body of a request, the one that is nearest to the handler first (SetInputFilter,
+/// AddInputFilter; core.c: core_insert_filter).
+#[must_use]
+pub fn input_filters(
+    named: &Named<'_>,
+    request: &mut Request,
+    active: &ActiveModules,
+) -> Vec<InputFilter> {
+    let mut filters = Vec::new();
+    for name in named.names() {
+        match active.input_filter(&name) {
+            Some(filter) => filters.push(filter),
+            None => tell_unknown(request, &name),
+        }
+    }
+    filters.sort_by_key(|filter| filter.position);
+    filters
+}
+
+fn tell_unknown(request: &mut Request, name: &str) {
+    let text = format!("an unknown filter was not added: {name}");
+    request.notify(Notice::new("core", Level::Error, 82, text));
+}
+
 impl Named<'_> {
+    fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let by_extension = self.by_extension.iter().flat_map(|names| names.split(|b| *b == b';'));
+        let by_extension = by_extension.map(String::from_utf8_lossy);
+        let by_section = self.by_section.unwrap_or_default().iter().map(|name| (&**name).into());
+        by_extension.chain(by_section).filter(|name| !name.is_empty())
+    }
+
     /// Whether there is no name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -171,16 +200,10 @@ pub fn steps<'a>(
     active: &ActiveModules,
 ) -> Cow<'a, [Step]> {
     let mut steps: Vec<Step> = Vec::new();
-    let by_extension = named.by_extension.iter().flat_map(|names| names.split(|b| *b == b';'));
-    let by_extension = by_extension.map(String::from_utf8_lossy);
-    let by_section = named.by_section.unwrap_or_default().iter().map(|name| (&**name).into());
-    for name in by_extension.chain(by_section).filter(|name| !name.is_empty()) {
+    for name in named.names() {
         match active.output_filter(&name) {
             Some(output) => steps.push(Step::Plain(output)),
-            None => {
-                let text = format!("an unknown filter was not added: {name}");
-                request.notify(Notice::new("core", Level::Error, 82, text));
-            }
+            None => tell_unknown(request, &name),
         }
     }
     let is_open = is_open_to(request.resource.status, request);

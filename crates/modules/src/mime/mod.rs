@@ -224,11 +224,17 @@ fn apply(content: &mut Content, extension: &Extension) {
     if let Some(handler) = said(&extension.handler) {
         content.handler = Some(handler);
     }
-    if let Some(filters) = said(&extension.output_filters) {
-        content.output_filters = Some(match content.output_filters.take() {
+    let add = |list: &mut Option<Box<[u8]>>, filters: Box<[u8]>| {
+        *list = Some(match list.take() {
             None => filters,
             Some(before) => [&before, &b";"[..], &filters].concat().into(),
         });
+    };
+    if let Some(filters) = said(&extension.output_filters) {
+        add(&mut content.output_filters, filters);
+    }
+    if let Some(filters) = said(&extension.input_filters) {
+        add(&mut content.input_filters, filters);
     }
 }
 

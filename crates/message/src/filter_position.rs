@@ -1,14 +1,4 @@
-//! An output filter as a configuration names it. The module that has the filter declares it, and
-//! other modules find it by its name.
-
-/// An output filter: a change of response bodies that a configuration can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutputFilter {
-    /// The name. Case does not count.
-    pub name: &'static str,
-    /// The position among the filters of a response.
-    pub position: FilterPosition,
-}
+//! The order of filters.
 
 /// The position of a filter among those of a response, which goes through them in ascending order
 /// (Apache: ap_filter_type).

@@ -1,0 +1,175 @@
+//! The filters of a response on its way out (the phase `filter`), and those of the body of a
+//! request on its way in. A module declares its filters in its `MODULE`, and the declaration has the
+//! function that is called here.
+
+use crate::body;
+use crate::phases::around;
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_message::{Answer, Level, Method, Notice, Request, Response, Status};
+use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
+
+/// How many times a body may be changed on its way out: whoever writes an .htaccess file could have
+/// it compressed and unpacked again without end.
+const MOST_CHANGES: u32 = 8;
+
+/// A response on its way out.
+pub(crate) struct Filtered {
+    response: Response,
+    /// Whether its body was compressed.
+    is_compressed: bool,
+}
+
+impl Filtered {
+    /// The response as it is so far.
+    pub(crate) fn response(&self) -> &Response {
+        &self.response
+    }
+}
+
+/// What changes a response on its way out, in order.
+///
+/// # Errors
+/// A status where a filter cannot do its work.
+pub(crate) fn filter(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    mut response: Response,
+) -> Result<Filtered, Answer> {
+    let server = pipeline.site.server(request.server);
+    core::name_type(request, &mut response);
+    add_earlier(request, &mut response);
+    // What shows a request as it came, or speaks for the server as a whole, is sent before filters
+    // are put in (request.c: the answer of map_to_storage is the last word).
+    let is_traced = request.resource.method == Method::Trace || &*request.resource.path == b"*";
+    if !is_traced {
+        expires::act_on_response(request, &plan.expires, &mut response);
+    }
+    let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
+    if !is_traced {
+        headers::act_on_response(request, around(pipeline, server, plan), &mut response);
+    }
+    core::describe_content(request, &plan.core, &mut response);
+    core::settle_vary(request, &mut response);
+    core::omit_tag(request, &mut response);
+    core::forbid_caching(request, &mut response);
+    Ok(Filtered { response, is_compressed })
+}
+
+/// Sends the response through the output filters that are named for it; none as a rule. Says
+/// whether its body was compressed.
+fn recode(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    response: &mut Response,
+) -> Result<bool, Answer> {
+    let named = filter::Named {
+        by_extension: request.resource.content.output_filters.clone(),
+        by_section: plan.core.output_filters.as_deref(),
+    };
+    if named.is_empty() && plan.filter.is_empty() {
+        return Ok(false);
+    }
+    let means = means(pipeline, request, plan);
+    let (mut is_compressed, mut changes) = (false, 0);
+    for step in filter::steps(&plan.filter, &named, request, &pipeline.site.global.active).iter() {
+        let output = match step {
+            filter::Step::Plain(output) => Some(*output),
+            filter::Step::Chosen(filter) => {
+                let mut notices = Vec::new();
+                let server = pipeline.site.server(request.server);
+                let context = RequestContext::new(request, server.core(plan));
+                let output = filter.choose(context, response, &mut notices);
+                request.notices.append(&mut notices);
+                output
+            }
+        };
+        let Some(output) = output else { continue };
+        let effect = (output.act)(request, &means, response)?;
+        is_compressed |= effect == Effect::Compressed;
+        changes += u32::from(effect != Effect::Nothing);
+        if changes > MOST_CHANGES {
+            let text = format!("more than {MOST_CHANGES} filters change a body");
+            request.notify(Notice::own("filter", Level::Error, text));
+            return Err(Status::INTERNAL_SERVER_ERROR.into());
+        }
+    }
+    Ok(is_compressed)
+}
+
+/// What the filters of a request work with.
+fn means<'a>(pipeline: &'a Pipeline, request: &Request, plan: &'a Plan) -> Means<'a> {
+    Means {
+        sections: plan,
+        server: &pipeline.site.server(request.server).settings,
+        blocking_pool: &pipeline.blocking_pool,
+        presses: &pipeline.presses,
+        limit_request_body: body::limit(plan),
+    }
+}
+
+/// Sends the body of a request through the input filters that are named for it; none as a rule.
+pub(crate) fn filter_input(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
+    let named = filter::Named {
+        by_extension: request.resource.content.input_filters.clone(),
+        by_section: plan.core.input_filters.as_deref(),
+    };
+    if named.is_empty() {
+        return;
+    }
+    let filters = filter::input_filters(&named, request, &pipeline.site.global.active);
+    let means = means(pipeline, request, plan);
+    // The filter that is nearest to the handler is the last to see the body.
+    for filter in filters.iter().rev() {
+        if let Some(body) = request.body.take() {
+            request.body = Some((filter.act)(request, &means, body));
+        }
+    }
+}
+
+/// Puts the fields that were set before there was a response before those that it has.
+fn add_earlier(request: &mut Request, response: &mut Response) {
+    if !request.resource.always.is_empty() {
+        let mut always = std::mem::take(&mut request.resource.always);
+        always.overlay(&response.always);
+        response.always = always;
+    }
+    if request.resource.fields.is_empty() {
+        return;
+    }
+    let mut fields = std::mem::take(&mut request.resource.fields);
+    let vary = fields.joined(b"Vary").filter(|_| response.fields.contains("Vary"));
+    fields.overlay(&response.fields);
+    if let Some(vary) = vary {
+        fields.merge("Vary", vary);
+    }
+    response.fields = fields;
+}
+
+/// What changes the standard page of an error on its way out.
+pub(crate) fn filter_error(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    mut response: Response,
+) -> Response {
+    let server = pipeline.site.server(request.server);
+    expires::act_on_page(request, &plan.expires, &mut response);
+    headers::act_on_error(request, around(pipeline, server, plan), &mut response);
+    core::settle_vary(request, &mut response);
+    core::forbid_caching(request, &mut response);
+    response
+}
+
+/// What is cut out of a finished response: the ranges that the request asked for. No filter may
+/// change the body after it. A body that was compressed is sent whole: what another version of the
+/// server had made of the same file might not fit.
+pub(crate) fn cut(request: &Request, plan: &Plan, filtered: Filtered) -> Result<Response, Answer> {
+    let Filtered { response, is_compressed } = filtered;
+    if is_compressed || response.is_whole {
+        return Ok(response);
+    }
+    core::cut_to_ranges(request, response, &plan.core)
+}
