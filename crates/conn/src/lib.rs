@@ -3,21 +3,15 @@
 //! at once is answered without a task; what must wait becomes one. It does not choose whose turn
 //! it is: that is the process model's.
 
-mod body;
-mod connection;
-mod introduction;
-mod link;
-mod output;
-mod pace;
-mod reply;
-mod shown;
+mod exchange;
+mod h1;
+mod serving;
 mod site;
-mod slow;
-mod task;
 mod thread;
+mod transport;
 mod worker;
 
+pub use exchange::slow_bytes::SlowBytes;
 pub use site::{Done, ReadTime, Served, Settings, Site};
-pub use slow::SlowBytes;
-pub use thread::{Addresses, Workplace};
+pub use thread::Workplace;
 pub use worker::Worker;

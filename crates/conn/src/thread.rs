@@ -2,17 +2,15 @@
 //! slots of the status page. It belongs to the thread, so that a resting connection owns none
 //! of it.
 
-use crate::connection::Connection;
-use crate::shown::Uncounted;
-use crate::slow::SlowBytes;
-use crate::worker::now_ms;
+use crate::exchange::slow_bytes::SlowBytes;
+use crate::transport::addresses::Addresses;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots};
 use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Bytes that are read at once. A head that is longer is collected in a task.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -38,8 +36,13 @@ pub struct Workplace {
     pub slow_bytes: Arc<SlowBytes>,
 }
 
-/// How old a connection must be, in milliseconds, before it makes room for others.
-const TURN_MS: u16 = 100;
+/// Exchanges that found no slot to be counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uncounted {
+    pub(crate) exchanges: u32,
+    pub(crate) bytes: u64,
+    pub(crate) duration_us: u64,
+}
 
 /// A thread's own things.
 pub(crate) struct Thread {
@@ -72,13 +75,6 @@ impl Thread {
         };
         thread.set_clock();
         thread
-    }
-
-    /// Whether a connection ends with the response that is made now.
-    pub(crate) fn ends(&self, connection: &Connection) -> bool {
-        let age_ms = || now_ms().wrapping_sub(connection.since_ms);
-        let had_its_turn = || connection.keepalives > 0 && age_ms() >= TURN_MS;
-        self.retiring.get() || self.contended.get() && had_its_turn()
     }
 
     /// The receive buffer, for as long as nothing is awaited; to be given back.
@@ -124,50 +120,5 @@ impl Thread {
         let text = http_date(i64::try_from(seconds).unwrap_or(i64::MAX));
         self.date.set((seconds, text));
         text
-    }
-}
-
-/// The local addresses of connections by index: one list for the child, a copy for each thread.
-pub struct Addresses {
-    shared: Arc<Mutex<Vec<SocketAddr>>>,
-    known: RefCell<Vec<SocketAddr>>,
-}
-
-impl Addresses {
-    /// A thread's view of the child's list.
-    #[must_use]
-    pub fn new(shared: Arc<Mutex<Vec<SocketAddr>>>) -> Self {
-        Self { shared, known: RefCell::new(Vec::new()) }
-    }
-
-    /// The address of an index.
-    pub(crate) fn at(&self, index: u16) -> Option<SocketAddr> {
-        let index = usize::from(index);
-        if let Some(address) = self.known.borrow().get(index) {
-            return Some(*address);
-        }
-        self.learn();
-        self.known.borrow().get(index).copied()
-    }
-
-    /// The index of an address; none where there are more than an index can tell apart.
-    pub(crate) fn index(&self, address: SocketAddr) -> Option<u16> {
-        let find = |list: &[SocketAddr]| list.iter().position(|known| *known == address);
-        if let Some(index) = find(&self.known.borrow()) {
-            return u16::try_from(index).ok();
-        }
-        {
-            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            if find(&shared).is_none() && shared.len() <= usize::from(u16::MAX) {
-                shared.push(address);
-            }
-        }
-        self.learn();
-        find(&self.known.borrow()).and_then(|index| u16::try_from(index).ok())
-    }
-
-    fn learn(&self) {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        self.known.borrow_mut().clone_from(&shared);
     }
 }

@@ -2,15 +2,16 @@
 //! for a client that is slow to read. It goes on, request after request, until nothing more has
 //! come, and gives the connection back to rest.
 
-use crate::body::{Fate, Incoming};
-use crate::connection::{Connection, Introduction};
-use crate::introduction::{self, Introduced};
-use crate::link::{Inbox, Link, waits_for_client};
-use crate::output::Progress;
-use crate::reply::{Begun, Reply};
-use crate::shown::{self, Writing};
+use crate::exchange::pieces::Progress;
+use crate::exchange::reply::{Begun, Reply};
+use crate::exchange::request_body::{Fate, Incoming};
+use crate::exchange::slot::{self, Writing};
+use crate::serving::Serving;
 use crate::site::{Served, Site};
-use crate::worker::{Inner, linger};
+use crate::transport::linger::linger;
+use crate::transport::link::{Inbox, Link, waits_for_client};
+use crate::transport::parked::{Connection, Introduction};
+use crate::transport::proxy_header::{self, Introduced};
 use evenkeel_message::{
     BodyLength, Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
 };
@@ -68,14 +69,14 @@ impl Begin {
 }
 
 struct Task<S> {
-    inner: Rc<Inner<S>>,
+    inner: Rc<Serving<S>>,
     link: Rc<Link>,
     connection: Connection,
 }
 
 /// Goes on with a connection as a task. `inbox` holds what came behind where the task begins.
 pub(crate) fn go_on<S: Site>(
-    inner: &Rc<Inner<S>>,
+    inner: &Rc<Serving<S>>,
     socket: Socket,
     connection: Connection,
     inbox: Inbox,
@@ -222,10 +223,10 @@ impl<S: Site> Task<S> {
             return Ok(true);
         }
         let mut inbox = self.link.inbox.borrow_mut();
-        match introduction::make(&self.inner, &mut self.connection, inbox.rest()) {
+        match proxy_header::make(&self.inner, &mut self.connection, inbox.rest()) {
             Introduced::Known(used) => {
                 inbox.consume(used);
-                introduction::note(request, &self.connection);
+                proxy_header::note(request, &self.connection);
                 Ok(true)
             }
             Introduced::Partly => Ok(false),
@@ -343,7 +344,7 @@ impl<S: Site> Task<S> {
                     }
                     Ok(Poll::Pending) if departure.has_returned_credit() => {
                         self.link.lease.release();
-                        shown::set_aside(&self.inner.thread, slot);
+                        slot::set_aside(&self.inner.thread, slot);
                     }
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(made)) => return Poll::Ready(Ok(made)),
@@ -406,7 +407,7 @@ impl<S: Site> Task<S> {
         // A body that nothing reads ends the connection, and the client is told so.
         let is_unread = !matches!(request.head.length, BodyLength::None | BodyLength::Exact(0));
         let expecting = incoming.map_or(is_unread, Incoming::is_expecting);
-        let ends = self.inner.thread.ends(&self.connection);
+        let ends = self.connection.is_over(&self.inner.thread);
         let thread = &self.inner.thread;
         Box::new(Reply::new(thread, settings, ends, request, response, begun, expecting))
     }
@@ -421,7 +422,7 @@ impl<S: Site> Task<S> {
     ) -> Poll<()> {
         let lease = &self.link.lease;
         if !departure.is_told() && lease.poll_permit(context).is_pending() {
-            shown::set_aside(&self.inner.thread, slot);
+            slot::set_aside(&self.inner.thread, slot);
             if !self.link.has_ended(context) {
                 return Poll::Pending;
             }
@@ -446,7 +447,7 @@ impl<S: Site> Task<S> {
             // Its slot went to others while the client was slow: it is counted in another.
             reply.begun.slot = self.inner.show(&self.connection, &reply.request);
         }
-        let Inner { site, thread, .. } = &*self.inner;
+        let Serving { site, thread, .. } = &*self.inner;
         let next = reply.finish(site, thread, &mut self.connection, sent.is_err());
         let request = reply.into_request();
         self.link.lease.release();
@@ -473,7 +474,7 @@ impl<S: Site> Task<S> {
         let is_kept = is_sent && reply.is_kept();
         if is_kept && body.fate() == Fate::Open && !body.is_expecting() {
             // Waiting for the client is no work that a slot would show.
-            shown::set_aside(&self.inner.thread, &mut reply.begun.slot);
+            slot::set_aside(&self.inner.thread, &mut reply.begun.slot);
             self.drain(body).await;
         }
         reply.received = body.received();
@@ -529,7 +530,7 @@ impl<S: Site> Task<S> {
                         }
                     }
                     lease.release();
-                    shown::set_aside(&self.inner.thread, &mut reply.begun.slot);
+                    slot::set_aside(&self.inner.thread, &mut reply.begun.slot);
                     writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
                     reply.read_ahead(context);
                     // It took a credit for what it read.

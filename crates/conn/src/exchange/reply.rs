@@ -1,11 +1,11 @@
 //! From a response to the end of its exchange: head and framing are decided, the output is made,
 //! and when it is sent (or was not) the exchange is recorded. Nothing here sends.
 
-use crate::connection::Connection;
-use crate::output::Output;
-use crate::shown;
+use crate::exchange::pieces::Output;
+use crate::exchange::slot;
 use crate::site::{Done, Settings, Site};
 use crate::thread::Thread;
+use crate::transport::parked::Connection;
 use evenkeel_message::{
     BodyLength, Departure, Name, Request, Response, Transfer, Version, eq_ignore_case,
 };
@@ -172,7 +172,7 @@ impl Reply {
             persistence: self.persistence,
             keep_alive,
         });
-        shown::count(thread, self.begun.slot.take(), &transfer);
+        slot::count(thread, self.begun.slot.take(), &transfer);
         connection.is_told = self.request.told.connection;
         connection.keepalives = connection.keepalives.saturating_add(1);
         let kibibytes = u16::try_from(sent.div_ceil(1024)).unwrap_or(u16::MAX);

@@ -2,8 +2,8 @@
 //! first asked for, too slow a client found out. The task reads the rest of it afterwards. A
 //! handler that waits for the client holds no credit meanwhile.
 
-use crate::link::{Link, waits_for_client};
 use crate::site::{ReadTime, Settings};
+use crate::transport::link::{Link, waits_for_client};
 use bytes::Bytes;
 use evenkeel_message::{BodyLength, Chunk, Fields, Level, Notice, Source, Status};
 use evenkeel_proto::{CONTINUE, ChunkedDecoder, HttpProtocolOptions, Limits, Refusal, Step};
@@ -275,8 +275,8 @@ impl Source for Handle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Inbox;
-    use crate::link::tests::{pair, runtime, thread, use_up_turn};
+    use crate::transport::link::Inbox;
+    use crate::transport::link::tests::{pair, runtime, thread, use_up_turn};
     use std::future::poll_fn;
     use std::io::Read;
 

@@ -1,8 +1,10 @@
 //! A connection between two turns: who it is and how often it was answered, packed into the few
 //! words that it keeps while it rests.
 
-use crate::thread::Addresses;
+use crate::thread::Thread;
+use crate::transport::addresses::Addresses;
 use evenkeel_message::Peer;
+use evenkeel_sys::clock;
 use evenkeel_sys::idle_table::ParkedState;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -44,7 +46,18 @@ const IS_TOLD: u64 = 1 << 63;
 const IS_AWAITED: u64 = 1 << 62;
 const IS_MADE: u64 = 1 << 61;
 
+/// How old a connection must be, in milliseconds, before it makes room for others.
+const TURN_MS: u16 = 100;
+
 impl Connection {
+    /// Whether the connection is closed with the response that is made now: the child retires, or
+    /// others wait while this connection has had its share.
+    pub(crate) fn is_over(&self, thread: &Thread) -> bool {
+        let age_ms = || now_ms().wrapping_sub(self.since_ms);
+        let had_its_share = || self.keepalives > 0 && age_ms() >= TURN_MS;
+        thread.retiring.get() || thread.contended.get() && had_its_share()
+    }
+
     pub(crate) fn to_parked_state(self) -> ParkedState {
         let ip = match self.peer.client.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -96,6 +109,11 @@ impl Connection {
             },
         })
     }
+}
+
+/// A clock for connections, in milliseconds. It wraps after a minute.
+pub(crate) fn now_ms() -> u16 {
+    (clock::monotonic_coarse_us() / 1000) as u16
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! the end. A response that waits for its client takes no slot; an exchange that finds none in
 //! the end is counted with the next that does.
 
-use crate::connection::Connection;
 use crate::site::Settings;
-use crate::thread::Thread;
+use crate::thread::{Thread, Uncounted};
+use crate::transport::parked::Connection;
 use evenkeel_message::{AddressText, Request, Transfer};
 use evenkeel_scoreboard::{ChildLine, Counter, SlotGuard, SlotState};
 use std::io::Write as _;
@@ -14,14 +14,6 @@ const NAME_BYTES: usize = 42;
 
 /// How much of a request line's end SeeRequestTail shows.
 const TAIL_BYTES: usize = 63;
-
-/// Exchanges that found no slot to be counted in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Uncounted {
-    exchanges: u32,
-    bytes: u64,
-    duration_us: u64,
-}
 
 /// Shows a request in a slot of the status page; none while all are taken.
 pub(crate) fn show(

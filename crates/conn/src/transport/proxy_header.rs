@@ -1,9 +1,9 @@
 //! The PROXY header at the beginning of a connection, in which a proxy sends the address of its
 //! client (RemoteIPProxyProtocol). A connection that begins with anything else is closed.
 
-use crate::connection::{Connection, Introduction};
+use crate::serving::Serving;
 use crate::site::Site;
-use crate::worker::Inner;
+use crate::transport::parked::{Connection, Introduction};
 use evenkeel_message::{Level, Notice, Request};
 use evenkeel_proto::ProxyHeader;
 
@@ -19,7 +19,7 @@ pub(crate) enum Introduced {
 
 /// Parses the PROXY header and sets the client's address of the connection.
 pub(crate) fn make<S: Site>(
-    inner: &Inner<S>,
+    inner: &Serving<S>,
     connection: &mut Connection,
     bytes: &[u8],
 ) -> Introduced {

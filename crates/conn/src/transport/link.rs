@@ -2,20 +2,17 @@
 //! request: what has come and was not used, waiting for more, and the credit with which the
 //! request runs. Waiting for the client holds no credit.
 
-use crate::pace::Pace;
-use crate::thread::{Thread, Workplace};
-use evenkeel_scoreboard::{ClientWait, Credit, Gate, WaitReason, Waiting};
-use evenkeel_sys::bulkhead::{self, Bulkhead, Permit};
+use crate::exchange::credit::Lease;
+use crate::thread::Thread;
+use crate::transport::pace::Pace;
+use evenkeel_scoreboard::{ClientWait, Credit, WaitReason};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use tokio::task::coop::has_budget_remaining;
 
 /// Bytes that are taken in of what a client sends ahead, to learn whether it ends behind them.
@@ -260,96 +257,19 @@ pub(crate) fn waits_for_client() -> bool {
     has_budget_remaining()
 }
 
-/// The credit of a request, given back while it waits for the client, and its permit for expensive
-/// work. Nobody waits for a permit with a credit in hand.
-pub(crate) struct Lease {
-    gate: Arc<Gate>,
-    bulkhead: Arc<Bulkhead>,
-    credit: RefCell<Option<Credit>>,
-    waiting: RefCell<Option<Waiting>>,
-    permit: RefCell<Option<Permit>>,
-    in_line: RefCell<Option<bulkhead::Acquire>>,
-}
-
-impl Lease {
-    fn new(place: &Workplace, credit: Option<Credit>) -> Self {
-        Self {
-            gate: Arc::clone(&place.gate),
-            bulkhead: Arc::clone(&place.bulkhead),
-            credit: RefCell::new(credit),
-            waiting: RefCell::default(),
-            permit: RefCell::default(),
-            in_line: RefCell::default(),
-        }
-    }
-
-    /// Gives the credit back, and the permit.
-    pub(crate) fn release(&self) {
-        self.end_work();
-        self.give_back();
-    }
-
-    /// Gives the permit back, or leaves the line for it.
-    pub(crate) fn end_work(&self) {
-        drop(self.permit.take());
-        drop(self.in_line.take());
-    }
-
-    fn give_back(&self) {
-        drop(self.credit.take());
-        drop(self.waiting.take());
-    }
-
-    /// Ready once the credit is there (again).
-    pub(crate) fn poll_hold(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.credit.borrow().is_some() {
-            return Poll::Ready(());
-        }
-        let mut waiting = self.waiting.borrow_mut();
-        let wait = waiting.get_or_insert_with(|| self.gate.wait());
-        let credit = ready!(Pin::new(wait).poll(context));
-        *waiting = None;
-        *self.credit.borrow_mut() = Some(credit);
-        Poll::Ready(())
-    }
-
-    /// Ready once there is a permit for expensive work. The credit is given back meanwhile.
-    pub(crate) fn poll_permit(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.permit.borrow().is_some() {
-            return Poll::Ready(());
-        }
-        let mut in_line = self.in_line.borrow_mut();
-        let wait = in_line.get_or_insert_with(|| self.bulkhead.acquire());
-        match Pin::new(wait).poll(context) {
-            Poll::Ready(permit) => {
-                *in_line = None;
-                *self.permit.borrow_mut() = permit;
-                Poll::Ready(())
-            }
-            Poll::Pending => {
-                self.give_back();
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Ready once there are both.
-    pub(crate) fn poll_work(&self, context: &mut Context<'_>) -> Poll<()> {
-        ready!(self.poll_permit(context));
-        self.poll_hold(context)
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::SlowBytes;
-    use evenkeel_scoreboard::{Layout, Scoreboard};
+    use crate::exchange::slow_bytes::SlowBytes;
+    use crate::thread::Workplace;
+    use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
     use evenkeel_sys::blocking_pool::BlockingPool;
+    use std::future::Future;
     use std::future::poll_fn;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::pin::pin;
+    use std::sync::Arc;
     use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
     use tokio::task::coop::consume_budget;
 

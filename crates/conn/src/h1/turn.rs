@@ -1,0 +1,306 @@
+//! The serving function of one thread. A socket comes in with the reason why it is its turn;
+//! what can be answered at once is read, served and sent here without a task, request after
+//! request, and what must wait goes on as a task.
+
+use crate::exchange::pieces::Progress;
+use crate::exchange::reply::{Begun, Reply};
+use crate::h1::task::{self, Begin};
+use crate::serving::Serving;
+use crate::site::{Served, Site};
+use crate::transport::linger::{linger, linger_on};
+use crate::transport::link::Inbox;
+use crate::transport::parked::{Connection, Introduction, now_ms};
+use crate::transport::proxy_header::{self, Introduced};
+use evenkeel_message::{BodyLength, Peer};
+use evenkeel_proto::{HeadParser, Next, Parsed};
+use evenkeel_scoreboard::Credit;
+use evenkeel_sys::clock;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::socket::Socket;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// How many requests that one client sent ahead are answered before the others get their turn.
+const MOST_AT_ONCE: usize = 64;
+
+/// What one request has led to.
+enum Step {
+    /// It was answered; it took so many bytes.
+    Answered(usize),
+    /// It was answered and the connection is at its end; `linger` where the client may still be
+    /// sending.
+    Ends { linger: bool },
+    /// It goes on in a task, which has the bytes behind so many.
+    Task(Begin, usize),
+}
+
+/// What a connection may use of its thread until others get their turn.
+pub(crate) struct Budget<'a> {
+    /// The credit of the thread, which a request that must wait takes.
+    pub(crate) credit: &'a mut Option<Credit>,
+    /// How many requests may still be answered before others get their turn.
+    pub(crate) requests_left: &'a mut u32,
+}
+
+/// What a request took of the bytes that came.
+#[derive(Clone, Copy)]
+struct Taken {
+    used: usize,
+    /// How many came behind it.
+    left: usize,
+    /// It has a body that nobody reads.
+    unread: bool,
+}
+
+impl<S: Site> Serving<S> {
+    /// One turn of a connection; `peer` learns who it is.
+    pub(crate) fn serve_event(
+        self: &Rc<Self>,
+        socket: Socket,
+        event: ReadyEvent,
+        budget: Budget<'_>,
+        peer: &mut Peer,
+    ) -> Outcome {
+        let thread = &self.thread;
+        let (connection, reason, hangup) = match event {
+            ReadyEvent::Accepted { client, listener } => {
+                peer.client = client;
+                (self.accept(&socket, client, listener), ParkReason::FirstRequest, false)
+            }
+            ReadyEvent::Readable { reason, state, hangup } => {
+                (Connection::from_parked_state(state, &thread.addresses), reason, hangup)
+            }
+        };
+        let Some(mut connection) = connection else { return Outcome::Closed };
+        *peer = connection.peer;
+        if let Introduction::Made(proxy) = &mut connection.introduction {
+            *proxy = socket.peer_address().ok();
+        }
+        if reason == ParkReason::LingeringClose {
+            return linger_on(socket, connection);
+        }
+        let mut buffer = thread.take_buffer();
+        let outcome = self.read(socket, connection, &mut buffer, hangup, budget);
+        thread.give_buffer(buffer);
+        outcome
+    }
+
+    fn accept(&self, socket: &Socket, client: SocketAddr, port: usize) -> Option<Connection> {
+        let thread = &self.thread;
+        let bound = thread.place.ports.get(port).copied();
+        let local = match bound.filter(|address| !address.ip().is_unspecified()) {
+            Some(address) => address,
+            None => socket.local_address().ok()?,
+        };
+        let index = thread.addresses.index(local)?;
+        let ip = client.ip().to_canonical();
+        let introduction = match self.site.awaits_proxy_header(local, ip) {
+            true => Introduction::Awaited,
+            false => Introduction::None,
+        };
+        Some(Connection {
+            peer: Peer { client, local },
+            local: index,
+            server: u32::try_from(self.site.server_of(local)).unwrap_or(0),
+            keepalives: 0,
+            kibibytes: 0,
+            since_ms: now_ms(),
+            is_told: false,
+            introduction,
+        })
+    }
+
+    /// Reads and answers until nothing more has come. What a client sends ahead of so many answers
+    /// goes on as a task, which lets the others in between.
+    fn read(
+        self: &Rc<Self>,
+        socket: Socket,
+        mut connection: Connection,
+        buffer: &mut [u8],
+        hangup: bool,
+        budget: Budget<'_>,
+    ) -> Outcome {
+        let mut answered = 0;
+        loop {
+            let count = match socket.receive(buffer) {
+                Ok(0) => return Outcome::Closed,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.rest(socket, &connection);
+                }
+                Err(_) => return Outcome::Closed,
+            };
+            let more = count == buffer.len() || hangup;
+            let mut at = 0;
+            if connection.introduction == Introduction::Awaited {
+                let bytes = buffer.get(..count).unwrap_or_default();
+                match proxy_header::make(self, &mut connection, bytes) {
+                    Introduced::Known(used) => at = used,
+                    Introduced::Not => return Outcome::Closed,
+                    Introduced::Partly => {
+                        let request = self.request(&connection);
+                        let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
+                        let begin = Begin::Head(task::Reading { request, parser, started_us });
+                        let inbox = Inbox::new(bytes);
+                        return task::go_on(self, socket, connection, inbox, more, begin, None);
+                    }
+                }
+            }
+            while at < count {
+                let bytes = buffer.get(at..count).unwrap_or_default();
+                let step = self.answer(&socket, &mut connection, bytes, answered > 0);
+                let taken = self.work.take().saturating_add(1);
+                *budget.requests_left = budget.requests_left.saturating_sub(taken);
+                match step {
+                    Step::Answered(used) => {
+                        at += used;
+                        answered += 1;
+                    }
+                    Step::Ends { linger: false } => return Outcome::Closed,
+                    Step::Ends { linger: true } => return linger(socket, connection),
+                    Step::Task(begin, used) => {
+                        let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
+                        let credit = if begin.needs_credit() { budget.credit.take() } else { None };
+                        return task::go_on(self, socket, connection, inbox, more, begin, credit);
+                    }
+                }
+                let enough = answered >= MOST_AT_ONCE || *budget.requests_left == 0;
+                if enough && (more || at < count) {
+                    let inbox = Inbox::new(buffer.get(at..count).unwrap_or_default());
+                    let begin = Begin::Next;
+                    return task::go_on(self, socket, connection, inbox, more, begin, None);
+                }
+            }
+            // A read that filled the buffer may have left something, and one before the end of
+            // the stream has not seen that.
+            if !more {
+                return self.rest(socket, &connection);
+            }
+        }
+    }
+
+    /// Lets the connection rest until its next request.
+    pub(crate) fn rest(&self, socket: Socket, connection: &Connection) -> Outcome {
+        let settings = self.site.settings(connection.server as usize);
+        let (reason, timeout_ms) = if connection.keepalives == 0 {
+            let time = settings.header_time;
+            (ParkReason::FirstRequest, time.map_or(settings.timeout_ms, |time| time.initial_ms))
+        } else {
+            (ParkReason::KeepAlive, settings.keep_alive.timeout_ms)
+        };
+        let timeout_ms = u32::try_from(timeout_ms)
+            .map_or(i32::MAX.cast_unsigned(), |ms| ms.min(i32::MAX.cast_unsigned()));
+        Outcome::Park(
+            socket,
+            ParkRequest { reason, timeout_ms, state: connection.to_parked_state() },
+        )
+    }
+
+    /// Answers the request at the front of `bytes`, if it is whole and can be answered now.
+    /// `follows` tells that the bytes came behind a request that has just been answered: empty
+    /// lines are its clumsy end there (Apache: `check_pipeline`), elsewhere they begin a request,
+    /// so that its time and the bound on empty lines hold for them all.
+    fn answer(
+        self: &Rc<Self>,
+        socket: &Socket,
+        connection: &mut Connection,
+        bytes: &[u8],
+        follows: bool,
+    ) -> Step {
+        let mut request = self.request(connection);
+        let started_us = clock::monotonic_us();
+        request.time_us = self.thread.day_us(started_us);
+        let settings = self.site.settings(connection.server as usize);
+        let mut parser = HeadParser::new();
+        let parsed =
+            parser.parse(request.head.receive(), bytes, &settings.limits, &settings.options);
+        let used = match parsed {
+            Ok(Parsed::Complete(used)) => used,
+            Ok(Parsed::Partial) if follows && !parser.is_started() => {
+                self.give(request);
+                return Step::Answered(bytes.len());
+            }
+            Ok(Parsed::Partial) => {
+                // The task reads from the beginning, of a copy of these bytes.
+                request.head.receive().clear();
+                let parser = HeadParser::new();
+                let begin = Begin::Head(task::Reading { request, parser, started_us });
+                return Step::Task(begin, 0);
+            }
+            Err(refusal) => {
+                let begun = self.begin(connection, &request, started_us);
+                let served = self.refuse(request, &refusal);
+                let taken = Taken { used: bytes.len(), left: 1, unread: false };
+                return self.conclude(socket, connection, served, begun, taken, bytes);
+            }
+        };
+        let addressed = self.site.address(&mut request);
+        let mut begun = self.begin(connection, &request, started_us);
+        begun.life.head_read(request.head.length);
+        let head = bytes.get(..used).unwrap_or_default();
+        let unread = request.head.length != BodyLength::None;
+        request.shed = self.shedding.get();
+        let served = match addressed {
+            Err(refusal) => self.refuse(request, &refusal),
+            Ok(()) if unread && !request.shed => {
+                return Step::Task(Begin::Request(request, begun, head.into()), used);
+            }
+            Ok(()) => self.serve(request, || head, connection),
+        };
+        let taken = Taken { used, left: bytes.len() - used, unread };
+        self.conclude(socket, connection, served, begun, taken, head)
+    }
+
+    /// Sends what was served, as far as that goes now.
+    fn conclude(
+        self: &Rc<Self>,
+        socket: &Socket,
+        connection: &mut Connection,
+        served: Served,
+        begun: Begun,
+        taken: Taken,
+        head: &[u8],
+    ) -> Step {
+        let Taken { used, left, unread } = taken;
+        let (mut request, response) = match served {
+            Served::Later(pending) => {
+                return Step::Task(Begin::Pending(pending, begun, head.into()), used);
+            }
+            Served::Now(request, response) => (request, response),
+        };
+        self.work.set(request.work);
+        self.site.tell_all(&mut request);
+        let settings = self.site.settings(request.server);
+        let ends = connection.is_over(&self.thread);
+        let mut reply = Reply::new(&self.thread, settings, ends, request, response, begun, unread);
+        if reply.output.is_stream() {
+            return Step::Task(Begin::Reply(Box::new(reply)), used);
+        }
+        match reply.output.send(socket) {
+            Ok(Progress::Sent) => {}
+            Ok(Progress::More) => return Step::Task(Begin::Reply(Box::new(reply)), used),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Step::Task(Begin::Reply(Box::new(reply)), used);
+            }
+            Err(_) => {
+                // The client must be able to tell that this was not all.
+                socket.reset_on_close();
+                reply.finish(&self.site, &self.thread, connection, true);
+                self.give(reply.into_request());
+                return Step::Ends { linger: false };
+            }
+        }
+        let next = reply.finish(&self.site, &self.thread, connection, false);
+        let request = reply.into_request();
+        let step = match next {
+            Next::Reuse => Step::Answered(used),
+            Next::Linger | Next::Drain | Next::Wait => {
+                Step::Ends { linger: left > 0 || !Reply::client_ends(&request) }
+            }
+            Next::Abort => Step::Ends { linger: false },
+        };
+        self.give(request);
+        step
+    }
+}
