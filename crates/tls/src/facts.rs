@@ -1,0 +1,49 @@
+//! What a handshake has agreed: one value a connection, shared by its requests.
+
+use crate::host::Host;
+use rustls::pki_types::CertificateDer;
+use rustls::server::UnbufferedServerConnection;
+use rustls::{HandshakeKind, ProtocolVersion, SupportedCipherSuite};
+use std::sync::Arc;
+
+/// The facts of a session.
+#[derive(Debug)]
+pub struct Facts {
+    /// The host whose certificate the session has.
+    pub host: Arc<Host>,
+    /// The name that the client asked for (SNI), in lower case.
+    pub name: Option<Box<str>>,
+    /// The application protocol that was agreed (ALPN).
+    pub protocol: Option<Box<[u8]>>,
+    /// The version of TLS.
+    pub(crate) version: ProtocolVersion,
+    pub(crate) suite: Option<SupportedCipherSuite>,
+    /// Whether the session continues an earlier one.
+    pub resumed: bool,
+    /// The certificates of the client, its own first.
+    pub(crate) client: Box<[CertificateDer<'static>]>,
+    pub(crate) signed_by_rsa: bool,
+}
+
+impl Facts {
+    pub(crate) fn begin(host: Arc<Host>, name: Option<&str>, signed_by_rsa: bool) -> Self {
+        Self {
+            host,
+            name: name.map(|name| name.to_ascii_lowercase().into()),
+            protocol: None,
+            version: ProtocolVersion::TLSv1_3,
+            suite: None,
+            resumed: false,
+            client: Box::default(),
+            signed_by_rsa,
+        }
+    }
+
+    pub(crate) fn finish(&mut self, connection: &UnbufferedServerConnection) {
+        self.protocol = connection.alpn_protocol().map(Into::into);
+        self.version = connection.protocol_version().unwrap_or(ProtocolVersion::TLSv1_3);
+        self.suite = connection.negotiated_cipher_suite();
+        self.resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        self.client = connection.peer_certificates().unwrap_or_default().into();
+    }
+}

@@ -1,0 +1,161 @@
+//! Clients and hosts for the tests of this crate.
+
+use crate::host::{Door, Hello, Host};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion,
+};
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+/// A client that trusts everybody.
+pub(crate) struct Client {
+    connection: ClientConnection,
+    closed: bool,
+    received: Vec<u8>,
+}
+
+/// Trusts every certificate: these tests ask about bytes, not about trust.
+#[derive(Debug)]
+struct Trusting;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        rustls::crypto::aws_lc_rs::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+impl Client {
+    /// A client that asks for `name` in `version`.
+    pub(crate) fn new(name: &str, version: &'static SupportedProtocolVersion) -> Self {
+        Self::of(Self::config(version), name)
+    }
+
+    /// A client that asks for no name.
+    pub(crate) fn without_name(version: &'static SupportedProtocolVersion) -> Self {
+        let mut config = Self::config(version);
+        config.enable_sni = false;
+        Self::of(config, "a.example")
+    }
+
+    /// The configuration of these clients, to be changed.
+    pub(crate) fn config(version: &'static SupportedProtocolVersion) -> ClientConfig {
+        ClientConfig::builder_with_protocol_versions(&[version])
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Trusting))
+            .with_no_client_auth()
+    }
+
+    /// A client with a configuration of its own.
+    pub(crate) fn of(config: impl Into<Arc<ClientConfig>>, name: &str) -> Self {
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let mut connection = ClientConnection::new(config.into(), name).unwrap();
+        connection.set_buffer_limit(None);
+        Self { connection, closed: false, received: Vec::new() }
+    }
+
+    pub(crate) fn write(&mut self, plain: &[u8]) {
+        self.connection.writer().write_all(plain).unwrap();
+    }
+
+    /// What the client sends now.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    /// Takes what the server sends. A fault ends the client; its alert is its next output.
+    pub(crate) fn receive(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let Ok(count) = self.connection.read_tls(&mut bytes) else { return };
+            match self.connection.process_new_packets() {
+                Ok(state) => self.closed |= state.peer_has_closed(),
+                Err(_) => return,
+            }
+            if count == 0 {
+                return;
+            }
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut buffer = [0; 4096];
+        while let Ok(count) = self.connection.reader().read(&mut buffer) {
+            if count == 0 {
+                return;
+            }
+            self.received.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// What the client has received since the last call.
+    pub(crate) fn read(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.received)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+/// Hosts with these names and certificates of their own.
+pub(crate) fn door(names: &[&str]) -> Arc<dyn Door> {
+    Arc::new(Hosts(names.iter().enumerate().map(|(index, name)| host(index, name)).collect()))
+}
+
+fn host(index: usize, name: &str) -> Arc<Host> {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    Arc::new(Host { index, name: name.to_owned(), config: Arc::new(config), has_ecdsa: true })
+}
+
+#[derive(Debug)]
+struct Hosts(Vec<Arc<Host>>);
+
+impl Door for Hosts {
+    fn host(&self, hello: &Hello<'_>) -> Option<Arc<Host>> {
+        let named = self.0.iter().find(|host| Some(host.name.as_str()) == hello.name);
+        named.or_else(|| self.0.first()).cloned()
+    }
+}
