@@ -10,6 +10,7 @@ pub mod digest;
 pub mod house;
 pub mod load;
 pub mod odd_log;
+pub mod php;
 pub mod php_site;
 pub mod play;
 pub mod script;
