@@ -1,5 +1,5 @@
-//! The program in which PHP runs, `evenkeel-php8.2`: builds it beside the tested binary, starts it as
-//! the server does, and speaks FastCGI to its workers.
+//! The program in which PHP runs, `evenkeel-php8.2`: builds it beside the tested binary, starts it
+//! as the server does, and speaks FastCGI to its workers.
 
 use crate::server::evenkeel;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
