@@ -1,5 +1,6 @@
-//! The bytes of a connection: in and out, parked and woken, and the end. Nothing here knows a
-//! protocol.
+//! The bytes of a connection: in and out, parked and woken, and the end. Nothing here knows the
+//! protocol above. A [`Transport`] serves one connection, whether a turn of the event loop uses it
+//! or a task that waits; a [`Channel`] is what either reads from and writes to.
 
 pub(crate) mod addresses;
 pub(crate) mod linger;
@@ -7,3 +8,210 @@ pub(crate) mod link;
 pub(crate) mod pace;
 pub(crate) mod parked;
 pub(crate) mod proxy_header;
+
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest};
+use evenkeel_sys::socket::{self, SendProgress, Socket};
+use evenkeel_sys::watch::WatchedSocket;
+use parked::Connection;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+
+/// The transport of a connection.
+pub(crate) struct Transport {
+    wire: Wire,
+    layer: Layer,
+}
+
+/// The socket, and whether the runtime watches it.
+enum Wire {
+    /// Nothing had to be waited for yet.
+    Unwatched(Socket),
+    Watched(WatchedSocket),
+    /// The socket could not be watched and is closed.
+    Gone,
+}
+
+/// What is between the bytes of the protocol and those of the socket.
+enum Layer {
+    /// Nothing: they are the same.
+    Plain,
+}
+
+/// A direction.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Read,
+    Write,
+}
+
+/// What a read has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// How many bytes; 0 at the end of the stream.
+    pub(crate) count: usize,
+    /// Whether more may have arrived, so that the connection must be read again before it is
+    /// parked.
+    pub(crate) more: bool,
+}
+
+/// The two directions of a transport for as long as nothing is awaited. Every function says
+/// `WouldBlock` where it would have to wait.
+pub(crate) struct Channel<'a> {
+    socket: &'a Socket,
+    layer: &'a mut Layer,
+}
+
+impl Channel<'_> {
+    /// Reads into `buffer`.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        match self.layer {
+            Layer::Plain => {
+                let count = self.socket.receive(buffer)?;
+                // A short read has left nothing behind, but the end of the stream may stand there.
+                Ok(Received { count, more: count == buffer.len() || count == 0 })
+            }
+        }
+    }
+
+    /// Sends the parts in order and says how many of their bytes were taken. `more` promises that
+    /// more follows, or [`Channel::flush`].
+    pub(crate) fn send(&mut self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        match self.layer {
+            Layer::Plain => self.socket.send(parts, more),
+        }
+    }
+
+    /// Sends up to `count` bytes of a file from `offset`; 0 if the file ends there.
+    pub(crate) fn send_file(
+        &mut self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        count: usize,
+    ) -> io::Result<usize> {
+        match self.layer {
+            Layer::Plain => self.socket.send_file(file, offset, count),
+        }
+    }
+
+    /// Sends what was taken and is still kept here.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        match self.layer {
+            Layer::Plain => Ok(()),
+        }
+    }
+}
+
+impl Transport {
+    /// The transport of a connection that has just been accepted or was parked.
+    pub(crate) fn of(socket: Socket) -> Self {
+        Self { wire: Wire::Unwatched(socket), layer: Layer::Plain }
+    }
+
+    /// The directions.
+    pub(crate) fn channel(&mut self) -> io::Result<Channel<'_>> {
+        let Self { wire, layer } = self;
+        match wire.socket() {
+            Some(socket) => Ok(Channel { socket, layer }),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Reads into `buffer` what has arrived.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        self.channel()?.receive(buffer)
+    }
+
+    /// Acts at once if the socket is not watched yet. If that would block, the runtime watches the
+    /// socket, and the task waits for the direction.
+    pub(crate) fn poll<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        side: Side,
+        mut act: impl FnMut(&mut Channel<'_>) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        if let Wire::Unwatched(_) = &self.wire {
+            match self.channel().and_then(|mut channel| act(&mut channel)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+            if let Err(error) = self.watch() {
+                return Poll::Ready(Err(error));
+            }
+        }
+        let Self { wire, layer } = self;
+        let Wire::Watched(watched) = wire else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let act = |socket: &Socket| act(&mut Channel { socket, layer });
+        match side {
+            Side::Read => watched.poll_read(context, act),
+            Side::Write => watched.poll_write(context, act),
+        }
+    }
+
+    /// Has the runtime watch the socket. If that fails, the socket stays as it is.
+    fn watch(&mut self) -> io::Result<()> {
+        let (wire, result) = match std::mem::replace(&mut self.wire, Wire::Gone) {
+            Wire::Unwatched(socket) => match WatchedSocket::new(socket) {
+                Ok(watched) => (Wire::Watched(watched), Ok(())),
+                Err((socket, error)) => (Wire::Unwatched(socket), Err(error)),
+            },
+            wire => (wire, Ok(())),
+        };
+        self.wire = wire;
+        result
+    }
+
+    /// Parks the connection: what the layer keeps goes with the socket.
+    pub(crate) fn park(
+        self,
+        reason: ParkReason,
+        timeout_ms: u32,
+        connection: &Connection,
+    ) -> Outcome {
+        let socket = match self.wire {
+            Wire::Unwatched(socket) => socket,
+            Wire::Watched(watched) => watched.into_socket(),
+            Wire::Gone => return Outcome::Closed,
+        };
+        let Layer::Plain = self.layer;
+        let state = connection.to_parked_state();
+        Outcome::Park(socket, ParkRequest { reason, timeout_ms, state })
+    }
+
+    /// Ends our side of the stream. What the client sends can still be read.
+    pub(crate) fn shutdown(&mut self) -> io::Result<()> {
+        self.wire.socket().map_or(Ok(()), Socket::shutdown_write)
+    }
+
+    /// Makes closing reset the connection, so that the client does not take an incomplete response
+    /// for a complete one.
+    pub(crate) fn reset_on_close(&self) {
+        if let Some(socket) = self.wire.socket() {
+            socket.reset_on_close();
+        }
+    }
+
+    /// What the client's system has acknowledged; nothing of a socket that is not TCP.
+    pub(crate) fn send_progress(&self) -> SendProgress {
+        let progress = self.wire.socket().map(socket::send_progress);
+        progress.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The address at the other end of the socket.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        self.wire.socket()?.peer_address().ok()
+    }
+}
+
+impl Wire {
+    fn socket(&self) -> Option<&Socket> {
+        match self {
+            Wire::Unwatched(socket) => Some(socket),
+            Wire::Watched(watched) => Some(watched.socket()),
+            Wire::Gone => None,
+        }
+    }
+}

@@ -1,18 +1,20 @@
 //! The table of idle connections. A serving thread parks a socket here with four words of
-//! connection state and a deadline, and takes it out again by its token when it becomes readable or
+//! connection state, a parcel if it has one, and a deadline, and takes it out again by its token when it becomes readable or
 //! its deadline passes. Each socket has the slot of its descriptor number. The serving threads of a
 //! child share one table without a lock. An event that arrives while the socket is taken out, or
 //! while it is queued for a thread, is recorded in the slot and so is never lost.
 
-use crate::socket::{Registration, Socket};
+use crate::socket::{Parcel, Registration, Socket};
+use std::any::Any;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 #[cfg(all(test, loom))]
-use loom::sync::atomic::{AtomicU32, AtomicU64};
+use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 #[cfg(not(all(test, loom)))]
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 /// What a connection keeps while it is parked. Only the serving function knows what it means.
 pub type ParkedState = [u64; 4];
@@ -35,7 +37,7 @@ const OWNER_SHIFT: u32 = 8;
 const REASON_SHIFT: u32 = 16;
 const GENERATION_SHIFT: u32 = 32;
 
-/// The slot of one descriptor: 48 bytes.
+/// The slot of one descriptor: 56 bytes.
 #[derive(Default)]
 struct Slot {
     /// The generation, the park reason, the owner and the bits above.
@@ -43,6 +45,8 @@ struct Slot {
     /// When the socket expires, in milliseconds of the caller's wrapping clock.
     deadline_ms: AtomicU32,
     state: [AtomicU64; 4],
+    /// The parcel of the socket that is parked; null if it has none, and while none is parked.
+    parcel: AtomicPtr<Box<dyn Any + Send>>,
 }
 
 /// The slots, indexed by descriptor number.
@@ -122,7 +126,7 @@ impl IdleTable {
     ///
     /// # Errors
     /// Hands the socket back if it was never registered.
-    pub fn park(&self, socket: Socket, entry: Entry) -> Result<Parked, ParkError> {
+    pub fn park(&self, mut socket: Socket, entry: Entry) -> Result<Parked, ParkError> {
         let Some(Registration { owner, generation }) = socket.registration else {
             return Err(ParkError(socket));
         };
@@ -134,6 +138,9 @@ impl IdleTable {
         for (word, value) in slot.state.iter().zip(entry.state) {
             word.store(value, Ordering::Relaxed);
         }
+        if let Some(Parcel(parcel)) = socket.parcel.take() {
+            slot.parcel.store(Box::into_raw(parcel), Ordering::Relaxed);
+        }
         let _ = socket.into_descriptor().into_raw_fd();
         let parked = pack(generation, entry.reason, owner) | PARKED;
         let token = token(descriptor, generation);
@@ -141,7 +148,7 @@ impl IdleTable {
             0 => Some(parked),
             _ => Some(parked | QUEUED | old & (EVENT_PENDING | HANGUP)),
         };
-        // Release: the thread that takes the socket sees the deadline and the state.
+        // Release: the thread that takes the socket sees the deadline, the state and the parcel.
         match slot.control.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) {
             Ok(old) if old & EVENT_PENDING != 0 => Ok(Parked::Queued(token)),
             _ => Ok(Parked::Idle(token)),
@@ -207,7 +214,7 @@ impl IdleTable {
     /// word from before.
     fn open(&self, token: u64, control: u64, hangup: bool) -> Option<Unparked> {
         let (descriptor, generation) = (token as u32, (token >> GENERATION_SHIFT) as u32);
-        let [a, b, c, d] = &self.slot(descriptor)?.state;
+        let Slot { state: [a, b, c, d], parcel, .. } = self.slot(descriptor)?;
         let state = [a, b, c, d].map(|word| word.load(Ordering::Relaxed));
         let owner = (control >> OWNER_SHIFT) as u8;
         // SAFETY: `park` gave up this descriptor when it set PARKED, and only the thread whose
@@ -216,6 +223,13 @@ impl IdleTable {
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor.cast_signed()) };
         let mut socket = Socket::new(descriptor);
         socket.registration = Some(Registration { owner, generation });
+        let packed = parcel.load(Ordering::Relaxed);
+        if !packed.is_null() {
+            parcel.store(ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: `park` made this pointer with `Box::into_raw` before it set PARKED. Only the
+            // thread whose exchange cleared the bit is here, and it has removed the pointer.
+            socket.parcel = Some(Parcel(unsafe { Box::from_raw(packed) }));
+        }
         Some(Unparked { socket, reason: (control >> REASON_SHIFT) as u8, state, hangup })
     }
 
@@ -277,6 +291,12 @@ impl Drop for IdleTable {
                     // SAFETY: a slot with PARKED owns its descriptor, see `park`; the table is
                     // borrowed exclusively, so that nothing can take the descriptor any more.
                     drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+                    let packed = slot.parcel.load(Ordering::Relaxed);
+                    if !packed.is_null() {
+                        // SAFETY: a slot with PARKED owns its parcel, which `park` made with
+                        // `Box::into_raw`.
+                        drop(unsafe { Box::from_raw(packed) });
+                    }
                 }
             }
         }
@@ -382,10 +402,30 @@ mod tests {
     }
 
     #[test]
+    fn a_parcel_goes_with_its_socket_and_ends_with_it() {
+        let table = IdleTable::new(4096);
+        let state = std::sync::Arc::new(());
+        let (_client, server) = UnixStream::pair().unwrap();
+        let (mut socket, token) = table.register(Socket::new(server.into()), 0).unwrap();
+        socket.attach(Parcel::new(Box::new(std::sync::Arc::clone(&state))));
+        table.park(socket, entry(0)).unwrap();
+        let mut socket = table.take_idle(token).unwrap().socket;
+        assert!(socket.detach().unwrap().open::<u8>().is_none(), "it has another type");
+        assert_eq!(std::sync::Arc::strong_count(&state), 1);
+        table.park(socket, entry(0)).unwrap();
+        let mut socket = table.take_idle(token).unwrap().socket;
+        assert!(socket.detach().is_none());
+        socket.attach(Parcel::new(Box::new(std::sync::Arc::clone(&state))));
+        table.park(socket, entry(0)).unwrap();
+        drop(table);
+        assert_eq!(std::sync::Arc::strong_count(&state), 1);
+    }
+
+    #[test]
     fn a_descriptor_beyond_the_limit_is_handed_back() {
         let table = IdleTable::new(1);
         assert_eq!(table.chunks.len(), 1);
-        assert_eq!(size_of::<Slot>(), 48);
+        assert_eq!(size_of::<Slot>(), 56);
         let (_client, server) = UnixStream::pair().unwrap();
         let Err(ParkError(socket)) = table.park(Socket::new(server.into()), entry(0)) else {
             panic!("a socket without a registration must not be parked")

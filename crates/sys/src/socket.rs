@@ -4,17 +4,40 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, SocketFlags};
+use std::any::Any;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// An accepted stream socket, or one end of a socket pair. `registration` records where the socket
-/// is registered while it is not parked in its [`crate::idle_table::IdleTable`].
+/// is registered while it is not parked in its [`crate::idle_table::IdleTable`]. A socket may have a
+/// [`Parcel`], which it takes along wherever it goes.
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
     pub(crate) registration: Option<Registration>,
+    pub(crate) parcel: Option<Parcel>,
+}
+
+/// The state of a connection that does not fit into the words of its parked state, such as a TLS
+/// session. Only the serving function knows its type. The idle table keeps it in one word.
+#[derive(Debug)]
+pub struct Parcel(pub(crate) Box<Box<dyn Any + Send>>);
+
+impl Parcel {
+    /// Packs a state.
+    #[must_use]
+    pub fn new<T: Any + Send>(state: Box<T>) -> Self {
+        Self(Box::new(state))
+    }
+
+    /// The state that was packed; `None` if it has another type.
+    #[must_use]
+    pub fn open<T: Any>(self) -> Option<Box<T>> {
+        let state: Box<dyn Any + Send> = *self.0;
+        state.downcast().ok()
+    }
 }
 
 /// The registration of a socket with a poll set: whose set it is, and the generation in its token.
@@ -42,13 +65,23 @@ impl Socket {
     /// Takes a descriptor of a socket that is in non-blocking mode.
     #[must_use]
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, registration: None }
+        Self { descriptor, registration: None, parcel: None }
     }
 
     /// Where the socket is registered; none where it is not.
     #[must_use]
     pub fn registration(&self) -> Option<Registration> {
         self.registration
+    }
+
+    /// Gives the socket a parcel.
+    pub fn attach(&mut self, parcel: Parcel) {
+        self.parcel = Some(parcel);
+    }
+
+    /// Takes the parcel of the socket; `None` if it has none.
+    pub fn detach(&mut self) -> Option<Parcel> {
+        self.parcel.take()
     }
 
     /// Reads received bytes into `buffer`; 0 at the end of the stream. `WouldBlock` if nothing has

@@ -2,10 +2,10 @@
 //! order. A socket takes as much as it will; what is left stays here. Nothing is copied but
 //! framing.
 
+use crate::transport::Channel;
 use bytes::Buf;
 use evenkeel_message::{Body, Fields, Piece, Source};
 use evenkeel_proto::{Transfer, encode_chunk, encode_end};
-use evenkeel_sys::socket::Socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -133,7 +133,7 @@ impl Output {
 
     /// Sends what is there. `WouldBlock` where the socket takes no more, `UnexpectedEof` where a
     /// file has become shorter than was promised.
-    pub(crate) fn send(&mut self, socket: &Socket) -> io::Result<Progress> {
+    pub(crate) fn send(&mut self, channel: &mut Channel<'_>) -> io::Result<Progress> {
         let start = self.sent;
         loop {
             if self.piece.as_ref().is_none_or(Piece::is_empty) {
@@ -145,12 +145,12 @@ impl Output {
             let front = self.front.get(self.front_at..).unwrap_or_default();
             match &mut self.piece {
                 Some(Piece::File { .. }) if !front.is_empty() => {
-                    let count = socket.send(&[IoSlice::new(front)], true)?;
+                    let count = channel.send(&[IoSlice::new(front)], true)?;
                     self.advance(count);
                 }
                 Some(Piece::File { file, offset, length }) if *length > 0 => {
                     let count = usize::try_from(STRETCH.min(*length)).unwrap_or(usize::MAX);
-                    let count = socket.send_file(file.as_fd(), *offset, count)? as u64;
+                    let count = channel.send_file(file.as_fd(), *offset, count)? as u64;
                     if count == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -167,12 +167,13 @@ impl Output {
                         if more {
                             continue;
                         }
+                        channel.flush()?;
                         return Ok(Progress::Sent);
                     }
                     // An empty part in front is left out: fewer words for the kernel to read.
                     let used = if self.back.is_empty() { 2 } else { 3 };
                     let used = if body.is_empty() && used == 2 { 1 } else { used };
-                    let count = socket.send(parts.get(..used).unwrap_or(&parts), more)?;
+                    let count = channel.send(parts.get(..used).unwrap_or(&parts), more)?;
                     self.advance(count);
                 }
             }
@@ -248,15 +249,17 @@ fn piece_bytes(piece: Option<&Piece>) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Transport;
     use bytes::Bytes;
+    use evenkeel_sys::socket::Socket;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
-    fn pair() -> (UnixStream, Socket) {
+    fn pair() -> (UnixStream, Transport) {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        (client, Socket::new(server.into()))
+        (client, Transport::of(Socket::new(server.into())))
     }
 
     fn file(text: &str) -> Arc<std::os::fd::OwnedFd> {
@@ -278,7 +281,7 @@ mod tests {
     }
 
     fn streamed(transfer: Transfer, words: &[&'static str]) -> (String, io::Result<u64>) {
-        let (mut client, socket) = pair();
+        let (mut client, mut socket) = pair();
         let body = Body::Stream(Box::pin(Words(words.to_vec())), None);
         let mut trailers = Fields::new();
         trailers.add("T", "1");
@@ -287,7 +290,10 @@ mod tests {
         let result = loop {
             match output.poll_fetch(&mut context) {
                 Poll::Ready(Ok(more)) => {
-                    assert_eq!(output.send(&socket).unwrap(), Progress::Sent);
+                    assert_eq!(
+                        output.send(&mut socket.channel().unwrap()).unwrap(),
+                        Progress::Sent
+                    );
                     if !more || !output.is_stream() {
                         break Ok(output.body_sent);
                     }
@@ -304,7 +310,7 @@ mod tests {
 
     #[test]
     fn head_bytes_and_files_go_out_in_order() {
-        let (mut client, socket) = pair();
+        let (mut client, mut socket) = pair();
         let file = file("0123456789");
         let pieces = vec![
             Piece::Bytes(Bytes::from_static(b"a")),
@@ -315,7 +321,7 @@ mod tests {
         ];
         let body = Body::Pieces(pieces);
         let mut output = Output::new(b"HEAD ".to_vec(), body, Transfer::Exact(6), &Fields::new());
-        assert_eq!(output.send(&socket).unwrap(), Progress::Sent);
+        assert_eq!(output.send(&mut socket.channel().unwrap()).unwrap(), Progress::Sent);
         assert_eq!((output.sent, output.body_sent), (11, 6));
         drop(socket);
         let mut text = String::new();
@@ -325,7 +331,7 @@ mod tests {
 
     #[test]
     fn what_the_socket_does_not_take_is_sent_later() {
-        let (mut client, socket) = pair();
+        let (mut client, mut socket) = pair();
         let big = Bytes::from(vec![b'x'; 4 << 20]);
         let body = Body::Bytes(big);
         let mut output =
@@ -336,7 +342,7 @@ mod tests {
             all.len()
         });
         loop {
-            match output.send(&socket) {
+            match output.send(&mut socket.channel().unwrap()) {
                 Ok(Progress::Sent) => break,
                 Ok(Progress::More) => {}
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
@@ -348,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_it_alone_holds_is_counted_until_it_is_sent() {
-        let (mut client, socket) = pair();
+        let (mut client, mut socket) = pair();
         let shared = Bytes::from(vec![b's'; 1000]);
         let pieces = vec![
             Piece::Bytes(Bytes::from(vec![b'a'; 1 << 20])),
@@ -363,23 +369,26 @@ mod tests {
         output.is_own = true;
         assert_eq!(output.held(), (1 << 20) + 1500);
         output.is_own = false;
-        let blocked = output.send(&socket).unwrap_err();
+        let blocked = output.send(&mut socket.channel().unwrap()).unwrap_err();
         assert_eq!(blocked.kind(), io::ErrorKind::WouldBlock);
         assert!(output.sent > 0);
         assert_eq!(output.held(), (1 << 20) + 500, "none of the first piece can be let go");
         let mut rest = vec![0; 1 + usize::try_from(length).unwrap()];
         let reader = std::thread::spawn(move || client.read_exact(&mut rest).unwrap());
-        while output.send(&socket).ok() != Some(Progress::Sent) {}
+        while output.send(&mut socket.channel().unwrap()).ok() != Some(Progress::Sent) {}
         reader.join().unwrap();
         assert_eq!((output.held(), shared.len()), (0, 1000));
     }
 
     #[test]
     fn a_file_that_shrank_is_an_error() {
-        let (_client, socket) = pair();
+        let (_client, mut socket) = pair();
         let body = Body::File(Piece::File { file: file("abc"), offset: 0, length: 5 });
         let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(5), &Fields::new());
-        assert_eq!(output.send(&socket).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            output.send(&mut socket.channel().unwrap()).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::exchange::request_body::{Fate, Incoming};
 use crate::exchange::slot::{self, Writing};
 use crate::serving::Serving;
 use crate::site::{Served, Site};
+use crate::transport::Transport;
 use crate::transport::linger::linger;
 use crate::transport::link::{Inbox, Link, waits_for_client};
 use crate::transport::parked::{Connection, Introduction};
@@ -19,7 +20,6 @@ use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
-use evenkeel_sys::socket::Socket;
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
@@ -77,14 +77,14 @@ struct Task<S> {
 /// Goes on with a connection as a task. `inbox` holds what came behind where the task begins.
 pub(crate) fn go_on<S: Site>(
     inner: &Rc<Serving<S>>,
-    socket: Socket,
+    transport: Transport,
     connection: Connection,
     inbox: Inbox,
     more: bool,
     begin: Begin,
     credit: Option<Credit>,
 ) -> Outcome {
-    let link = Link::new(&inner.thread, socket, inbox, more, credit);
+    let link = Link::new(&inner.thread, transport, inbox, more, credit);
     let task = Task { inner: Rc::clone(inner), link, connection };
     match begin {
         Begin::Head(_) => Outcome::HeadTask(work(task, begin)),
@@ -459,8 +459,8 @@ impl<S: Site> Task<S> {
             Next::Linger | Next::Wait => return Err(self.end(ends)),
             Next::Abort => {
                 // The client must be able to tell that this was not all.
-                if let Some(socket) = self.link.take() {
-                    socket.reset_on_close();
+                if let Some(transport) = self.link.take() {
+                    transport.reset_on_close();
                 }
                 return Err(Outcome::Closed);
             }
@@ -519,7 +519,7 @@ impl<S: Site> Task<S> {
         loop {
             let before = reply.output.sent;
             let sent = poll_fn(|context| {
-                let sent = self.link.poll_send(context, |socket| reply.output.send(socket));
+                let sent = self.link.poll_send(context, |channel| reply.output.send(channel));
                 if sent.is_pending() && waits_for_client() {
                     // The client is slow: its request is no work for the server any more.
                     if reply.is_heavy() && share.is_none() {
@@ -592,7 +592,7 @@ impl<S: Site> Task<S> {
     fn end(&mut self, client_ends: bool) -> Outcome {
         let quiet = client_ends && self.link.inbox.borrow().is_empty();
         match self.link.take() {
-            Some(socket) if !quiet => linger(socket, self.connection),
+            Some(transport) if !quiet => linger(transport, self.connection),
             _ => Outcome::Closed,
         }
     }
@@ -614,8 +614,8 @@ impl<S: Site> Task<S> {
                 self.link.inbox.borrow_mut().consume(idle);
             }
             if !self.link.more.get() {
-                let socket = self.link.take().ok_or(Outcome::Closed)?;
-                return Err(self.inner.rest(socket, &self.connection));
+                let transport = self.link.take().ok_or(Outcome::Closed)?;
+                return Err(self.inner.rest(transport, &self.connection));
             }
             match self.link.fill_now() {
                 Ok(count) if count > 0 => {}

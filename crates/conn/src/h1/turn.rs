@@ -11,11 +11,12 @@ use crate::transport::linger::{linger, linger_on};
 use crate::transport::link::Inbox;
 use crate::transport::parked::{Connection, Introduction, now_ms};
 use crate::transport::proxy_header::{self, Introduced};
+use crate::transport::{Received, Transport};
 use evenkeel_message::{BodyLength, Peer};
 use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
-use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::socket::Socket;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -74,14 +75,15 @@ impl<S: Site> Serving<S> {
         };
         let Some(mut connection) = connection else { return Outcome::Closed };
         *peer = connection.peer;
+        let transport = Transport::of(socket);
         if let Introduction::Made(proxy) = &mut connection.introduction {
-            *proxy = socket.peer_address().ok();
+            *proxy = transport.peer_address();
         }
         if reason == ParkReason::LingeringClose {
-            return linger_on(socket, connection);
+            return linger_on(transport, connection);
         }
         let mut buffer = thread.take_buffer();
-        let outcome = self.read(socket, connection, &mut buffer, hangup, budget);
+        let outcome = self.read(transport, connection, &mut buffer, hangup, budget);
         thread.give_buffer(buffer);
         outcome
     }
@@ -115,7 +117,7 @@ impl<S: Site> Serving<S> {
     /// goes on as a task, which lets the others in between.
     fn read(
         self: &Rc<Self>,
-        socket: Socket,
+        mut transport: Transport,
         mut connection: Connection,
         buffer: &mut [u8],
         hangup: bool,
@@ -123,15 +125,16 @@ impl<S: Site> Serving<S> {
     ) -> Outcome {
         let mut answered = 0;
         loop {
-            let count = match socket.receive(buffer) {
-                Ok(0) => return Outcome::Closed,
-                Ok(count) => count,
+            let received = match transport.receive(buffer) {
+                Ok(Received { count: 0, .. }) => return Outcome::Closed,
+                Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return self.rest(socket, &connection);
+                    return self.rest(transport, &connection);
                 }
                 Err(_) => return Outcome::Closed,
             };
-            let more = count == buffer.len() || hangup;
+            let count = received.count;
+            let more = received.more || hangup;
             let mut at = 0;
             if connection.introduction == Introduction::Awaited {
                 let bytes = buffer.get(..count).unwrap_or_default();
@@ -143,13 +146,13 @@ impl<S: Site> Serving<S> {
                         let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
                         let begin = Begin::Head(task::Reading { request, parser, started_us });
                         let inbox = Inbox::new(bytes);
-                        return task::go_on(self, socket, connection, inbox, more, begin, None);
+                        return task::go_on(self, transport, connection, inbox, more, begin, None);
                     }
                 }
             }
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
-                let step = self.answer(&socket, &mut connection, bytes, answered > 0);
+                let step = self.answer(&mut transport, &mut connection, bytes, answered > 0);
                 let taken = self.work.take().saturating_add(1);
                 *budget.requests_left = budget.requests_left.saturating_sub(taken);
                 match step {
@@ -158,30 +161,32 @@ impl<S: Site> Serving<S> {
                         answered += 1;
                     }
                     Step::Ends { linger: false } => return Outcome::Closed,
-                    Step::Ends { linger: true } => return linger(socket, connection),
+                    Step::Ends { linger: true } => return linger(transport, connection),
                     Step::Task(begin, used) => {
                         let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
                         let credit = if begin.needs_credit() { budget.credit.take() } else { None };
-                        return task::go_on(self, socket, connection, inbox, more, begin, credit);
+                        return task::go_on(
+                            self, transport, connection, inbox, more, begin, credit,
+                        );
                     }
                 }
                 let enough = answered >= MOST_AT_ONCE || *budget.requests_left == 0;
                 if enough && (more || at < count) {
                     let inbox = Inbox::new(buffer.get(at..count).unwrap_or_default());
                     let begin = Begin::Next;
-                    return task::go_on(self, socket, connection, inbox, more, begin, None);
+                    return task::go_on(self, transport, connection, inbox, more, begin, None);
                 }
             }
             // A read that filled the buffer may have left something, and one before the end of
             // the stream has not seen that.
             if !more {
-                return self.rest(socket, &connection);
+                return self.rest(transport, &connection);
             }
         }
     }
 
     /// Lets the connection rest until its next request.
-    pub(crate) fn rest(&self, socket: Socket, connection: &Connection) -> Outcome {
+    pub(crate) fn rest(&self, transport: Transport, connection: &Connection) -> Outcome {
         let settings = self.site.settings(connection.server as usize);
         let (reason, timeout_ms) = if connection.keepalives == 0 {
             let time = settings.header_time;
@@ -191,10 +196,7 @@ impl<S: Site> Serving<S> {
         };
         let timeout_ms = u32::try_from(timeout_ms)
             .map_or(i32::MAX.cast_unsigned(), |ms| ms.min(i32::MAX.cast_unsigned()));
-        Outcome::Park(
-            socket,
-            ParkRequest { reason, timeout_ms, state: connection.to_parked_state() },
-        )
+        transport.park(reason, timeout_ms, connection)
     }
 
     /// Answers the request at the front of `bytes`, if it is whole and can be answered now.
@@ -203,7 +205,7 @@ impl<S: Site> Serving<S> {
     /// so that its time and the bound on empty lines hold for them all.
     fn answer(
         self: &Rc<Self>,
-        socket: &Socket,
+        transport: &mut Transport,
         connection: &mut Connection,
         bytes: &[u8],
         follows: bool,
@@ -232,7 +234,7 @@ impl<S: Site> Serving<S> {
                 let begun = self.begin(connection, &request, started_us);
                 let served = self.refuse(request, &refusal);
                 let taken = Taken { used: bytes.len(), left: 1, unread: false };
-                return self.conclude(socket, connection, served, begun, taken, bytes);
+                return self.conclude(transport, connection, served, begun, taken, bytes);
             }
         };
         let addressed = self.site.address(&mut request);
@@ -249,13 +251,13 @@ impl<S: Site> Serving<S> {
             Ok(()) => self.serve(request, || head, connection),
         };
         let taken = Taken { used, left: bytes.len() - used, unread };
-        self.conclude(socket, connection, served, begun, taken, head)
+        self.conclude(transport, connection, served, begun, taken, head)
     }
 
     /// Sends what was served, as far as that goes now.
     fn conclude(
         self: &Rc<Self>,
-        socket: &Socket,
+        transport: &mut Transport,
         connection: &mut Connection,
         served: Served,
         begun: Begun,
@@ -277,7 +279,7 @@ impl<S: Site> Serving<S> {
         if reply.output.is_stream() {
             return Step::Task(Begin::Reply(Box::new(reply)), used);
         }
-        match reply.output.send(socket) {
+        match transport.channel().and_then(|mut channel| reply.output.send(&mut channel)) {
             Ok(Progress::Sent) => {}
             Ok(Progress::More) => return Step::Task(Begin::Reply(Box::new(reply)), used),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -285,7 +287,7 @@ impl<S: Site> Serving<S> {
             }
             Err(_) => {
                 // The client must be able to tell that this was not all.
-                socket.reset_on_close();
+                transport.reset_on_close();
                 reply.finish(&self.site, &self.thread, connection, true);
                 self.give(reply.into_request());
                 return Step::Ends { linger: false };

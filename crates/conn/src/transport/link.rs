@@ -1,14 +1,13 @@
-//! The socket of a connection while a task serves it, shared by the task and the body of its
+//! The transport of a connection while a task serves it, shared by the task and the body of its
 //! request: what has come and was not used, waiting for more, and the credit with which the
 //! request runs. Waiting for the client holds no credit.
 
 use crate::exchange::credit::Lease;
 use crate::thread::Thread;
 use crate::transport::pace::Pace;
+use crate::transport::{Channel, Received, Side, Transport};
 use evenkeel_scoreboard::{ClientWait, Credit, WaitReason};
 use evenkeel_sys::clock;
-use evenkeel_sys::socket::{self, Socket};
-use evenkeel_sys::watch::WatchedSocket;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -18,10 +17,11 @@ use tokio::task::coop::has_budget_remaining;
 /// Bytes that are taken in of what a client sends ahead, to learn whether it ends behind them.
 const MOST_AHEAD: usize = 16 << 10;
 
-/// A connection's socket in a task.
+/// The transport of a connection in a task.
 pub(crate) struct Link {
     thread: Rc<Thread>,
-    wire: RefCell<Wire>,
+    /// `None` once the connection was taken out.
+    transport: RefCell<Option<Transport>>,
     /// How the client takes what it is sent.
     pace: RefCell<Pace>,
     /// What has come and was not used yet.
@@ -29,19 +29,6 @@ pub(crate) struct Link {
     /// Whether the last read may have left something behind.
     pub(crate) more: Cell<bool>,
     pub(crate) lease: Lease,
-}
-
-enum Wire {
-    /// Nothing had to be waited for yet.
-    Plain(Socket),
-    Watched(WatchedSocket),
-    Gone,
-}
-
-#[derive(Clone, Copy)]
-enum Side {
-    Read,
-    Write,
 }
 
 /// Bytes that came and were not used yet.
@@ -84,13 +71,13 @@ impl Inbox {
 impl Link {
     pub(crate) fn new(
         thread: &Rc<Thread>,
-        socket: Socket,
+        transport: Transport,
         inbox: Inbox,
         more: bool,
         credit: Option<Credit>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            wire: RefCell::new(Wire::Plain(socket)),
+            transport: RefCell::new(Some(transport)),
             pace: RefCell::default(),
             inbox: RefCell::new(inbox),
             more: Cell::new(more),
@@ -108,10 +95,8 @@ impl Link {
 
     fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut buffer = self.thread.take_buffer();
-        let read = self.poll_io(context, Side::Read, |socket| socket.receive(&mut buffer));
-        if let Poll::Ready(Ok(count)) = &read {
-            self.take_in(&buffer, *count);
-        }
+        let read = self.poll_io(context, Side::Read, |channel| channel.receive(&mut buffer));
+        let read = read.map_ok(|received| self.take_in(&buffer, received));
         self.thread.give_buffer(buffer);
         read
     }
@@ -121,10 +106,8 @@ impl Link {
     /// its turn.
     pub(crate) fn fill_now(&self) -> io::Result<usize> {
         let mut buffer = self.thread.take_buffer();
-        let read = self.ask(|socket| socket.receive(&mut buffer));
-        if let Ok(count) = read {
-            self.take_in(&buffer, count);
-        }
+        let read = self.ask(|transport| transport.receive(&mut buffer));
+        let read = read.map(|received| self.take_in(&buffer, received));
         self.thread.give_buffer(buffer);
         read
     }
@@ -132,23 +115,27 @@ impl Link {
     /// Sends what of so few bytes there is room for now, whether or not the task has used up its
     /// turn; `WouldBlock` where there is none.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
-        self.ask(|socket| socket.send(&[IoSlice::new(bytes)], false).map(drop))
+        self.ask(|transport| {
+            let mut channel = transport.channel()?;
+            channel.send(&[IoSlice::new(bytes)], false)?;
+            channel.flush()
+        })
     }
 
-    /// Asks the socket itself.
-    fn ask<R>(&self, ask: impl FnOnce(&Socket) -> io::Result<R>) -> io::Result<R> {
-        match &*self.wire.borrow() {
-            Wire::Plain(socket) => ask(socket),
-            Wire::Watched(watched) => ask(watched.socket()),
-            Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
+    /// Asks the transport itself.
+    fn ask<R>(&self, ask: impl FnOnce(&mut Transport) -> io::Result<R>) -> io::Result<R> {
+        match &mut *self.transport.borrow_mut() {
+            Some(transport) => ask(transport),
+            None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
-    /// Takes in so many bytes that were read into a buffer.
-    fn take_in(&self, buffer: &[u8], count: usize) {
-        // A short read has left nothing behind, but the end of the stream may stand there.
-        self.more.set(count == buffer.len() || count == 0);
+    /// Takes in what was read into a buffer; says how much that was.
+    fn take_in(&self, buffer: &[u8], received: Received) -> usize {
+        let Received { count, more } = received;
+        self.more.set(more);
         self.inbox.borrow_mut().append(buffer.get(..count).unwrap_or_default());
+        count
     }
 
     /// Whether the client has ended its side or the connection is broken; if not, the task is
@@ -170,7 +157,7 @@ impl Link {
     pub(crate) fn poll_send<R>(
         &self,
         context: &mut Context<'_>,
-        send: impl FnMut(&Socket) -> io::Result<R>,
+        send: impl FnMut(&mut Channel<'_>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         let sent = self.poll_io(context, Side::Write, send);
         self.track_wait(sent, Side::Write)
@@ -200,54 +187,29 @@ impl Link {
     /// waiting. The kernel is asked, for what is written here comes in large and rare pieces.
     fn watch_progress(&self, client_wait: &ClientWait) {
         let now_us = clock::monotonic_us();
-        // Of a socket that is not TCP nothing is known but that it waits.
-        let progress = self.ask(|socket| socket::send_progress(socket)).unwrap_or_default();
+        let transport = self.transport.borrow();
+        let progress = transport.as_ref().map(Transport::send_progress).unwrap_or_default();
         let begins = client_wait.current().is_none();
         let (wait, since_us) = self.pace.borrow_mut().look(progress, begins, now_us);
         client_wait.start(wait, since_us);
         client_wait.postpone(wait, since_us);
     }
 
-    /// Does it now on a socket that is not watched yet, and watches it where that would block.
     fn poll_io<R>(
         &self,
         context: &mut Context<'_>,
         side: Side,
-        mut act: impl FnMut(&Socket) -> io::Result<R>,
+        act: impl FnMut(&mut Channel<'_>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        let mut wire = self.wire.borrow_mut();
-        if let Wire::Plain(socket) = &*wire {
-            match act(socket) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
-            }
-        }
-        *wire = match std::mem::replace(&mut *wire, Wire::Gone) {
-            Wire::Plain(socket) => match WatchedSocket::new(socket) {
-                Ok(watched) => Wire::Watched(watched),
-                Err((socket, error)) => {
-                    *wire = Wire::Plain(socket);
-                    return Poll::Ready(Err(error));
-                }
-            },
-            wire => wire,
-        };
-        match (&*wire, side) {
-            (Wire::Watched(watched), Side::Read) => watched.poll_read(context, act),
-            (Wire::Watched(watched), Side::Write) => watched.poll_write(context, act),
-            (Wire::Plain(_) | Wire::Gone, _) => {
-                Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
-            }
+        match &mut *self.transport.borrow_mut() {
+            Some(transport) => transport.poll(context, side, act),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
-    /// Takes the socket out; whoever else has the link finds it gone.
-    pub(crate) fn take(&self) -> Option<Socket> {
-        match self.wire.replace(Wire::Gone) {
-            Wire::Plain(socket) => Some(socket),
-            Wire::Watched(watched) => Some(watched.into_socket()),
-            Wire::Gone => None,
-        }
+    /// Takes the transport out; whoever else has the link finds it gone.
+    pub(crate) fn take(&self) -> Option<Transport> {
+        self.transport.take()
     }
 }
 
@@ -264,6 +226,7 @@ pub(crate) mod tests {
     use crate::thread::Workplace;
     use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
     use evenkeel_sys::blocking_pool::BlockingPool;
+    use evenkeel_sys::socket::Socket;
     use std::future::Future;
     use std::future::poll_fn;
     use std::io::Write;
@@ -274,12 +237,12 @@ pub(crate) mod tests {
     use tokio::task::coop::consume_budget;
 
     /// A client and its socket, neither of which blocks.
-    pub(crate) fn pair() -> (UnixStream, Socket) {
+    pub(crate) fn pair() -> (UnixStream, Transport) {
         let (client, server) = UnixStream::pair().unwrap();
         for end in [&client, &server] {
             end.set_nonblocking(true).unwrap();
         }
-        (client, Socket::new(server.into()))
+        (client, Transport::of(Socket::new(server.into())))
     }
 
     pub(crate) fn runtime() -> LocalRuntime {
