@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// An accepted stream socket, or one end of a socket pair. `registration` records where the socket
-/// is registered while it is not parked in its [`crate::idle_table::IdleTable`]. A socket may have a
-/// [`Parcel`], which it takes along wherever it goes.
+/// is registered while it is not parked in its [`crate::idle_table::IdleTable`]. A socket may have
+/// a [`Parcel`], which it takes along wherever it goes.
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
