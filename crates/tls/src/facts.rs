@@ -1,6 +1,9 @@
 //! What a handshake has agreed: one value a connection, shared by its requests.
 
+use crate::clients::Verdict;
 use crate::host::Host;
+use crate::identity::Identity;
+use crate::suites::{self, Suite};
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{HandshakeKind, ProtocolVersion, SupportedCipherSuite};
@@ -22,11 +25,13 @@ pub struct Facts {
     pub resumed: bool,
     /// The certificates of the client, its own first.
     pub(crate) client: Box<[CertificateDer<'static>]>,
-    pub(crate) signed_by_rsa: bool,
+    pub(crate) identity: Option<Identity>,
+    /// What became of them.
+    pub verdict: Verdict,
 }
 
 impl Facts {
-    pub(crate) fn begin(host: Arc<Host>, name: Option<&str>, signed_by_rsa: bool) -> Self {
+    pub(crate) fn begin(host: Arc<Host>, name: Option<&str>, identity: Option<&Identity>) -> Self {
         Self {
             host,
             name: name.map(|name| name.to_ascii_lowercase().into()),
@@ -35,8 +40,20 @@ impl Facts {
             suite: None,
             resumed: false,
             client: Box::default(),
-            signed_by_rsa,
+            identity: identity.cloned(),
+            verdict: Verdict::None,
         }
+    }
+
+    /// The cipher suite.
+    #[must_use]
+    pub fn cipher(&self) -> Option<&'static Suite> {
+        self.suite.and_then(|suite| suites::of(suite.suite()))
+    }
+
+    /// Whether the server has signed the handshake with an RSA key, unless it resumed a session.
+    pub(crate) fn signs_by_rsa(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.is_rsa)
     }
 
     pub(crate) fn finish(&mut self, connection: &UnbufferedServerConnection) {
@@ -45,5 +62,6 @@ impl Facts {
         self.suite = connection.negotiated_cipher_suite();
         self.resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
         self.client = connection.peer_certificates().unwrap_or_default().into();
+        self.verdict = self.host.verdict(&self.client);
     }
 }

@@ -27,16 +27,33 @@
 //!
 //! Sessions are `Send`: a handshake may be computed in another thread.
 
+mod cache;
+mod ciphers;
+mod clients;
 mod facts;
 mod failure;
 mod host;
+mod identity;
 mod outgoing;
+mod pem;
+mod protocols;
+mod secrets;
 mod session;
+mod suites;
 #[cfg(test)]
 mod testing;
 
+pub use cache::Cache;
+pub use ciphers::{Invalid, Selection, parse as parse_ciphers, parse_new as parse_new_ciphers};
+pub use clients::{ClientSettings, Demand, Revocation, Verdict};
 pub use facts::Facts;
 pub use failure::{Failure, Kind};
-pub use host::{Door, Hello, Host};
+pub use host::{Door, Hello, Host, Resumption, Settings};
+pub use identity::{AskPassphrase, Identity, Remark, certificates, has_key, private_key};
 pub use outgoing::Outgoing;
+pub use pem::{Block, Damaged, blocks as pem_blocks, write as write_pem};
+pub use protocols::Versions;
+pub use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+pub use secrets::{SECRETS_WORDS, Secrets, Words};
 pub use session::{Progress, RECORD, Session};
+pub use suites::Suite;

@@ -252,11 +252,10 @@ impl Session {
                 out.extend(&alert(AlertDescription::UnrecognisedName));
                 return Err(Failure::no_host(seen.name));
             };
-            let connection = UnbufferedServerConnection::new(host.config.clone())
+            let connection = UnbufferedServerConnection::new(host.config(&seen))
                 .map_err(|error| Failure::of(&error, Some(&host)))?;
-            let ecdsa = host.has_ecdsa
-                && hello.signature_schemes().iter().any(|scheme| crate::host::is_ecdsa(*scheme));
-            let facts = Box::new(Facts::begin(host.clone(), seen.name, !ecdsa));
+            let identity = host.identity(hello.signature_schemes());
+            let facts = Box::new(Facts::begin(host.clone(), seen.name, identity));
             self.seen = 0;
             self.stage = Stage::Handshake { connection: Box::new(connection), host, facts };
             return Ok(true);
@@ -292,7 +291,7 @@ impl Session {
         if !was_known && connection.negotiated_cipher_suite().is_some() {
             self.effort += match (connection.handshake_kind(), &self.stage) {
                 (Some(HandshakeKind::Resumed), _) => 12,
-                (_, Stage::Handshake { facts, .. }) if facts.signed_by_rsa => 48,
+                (_, Stage::Handshake { facts, .. }) if facts.signs_by_rsa() => 48,
                 _ => 16,
             };
         }
@@ -438,7 +437,7 @@ fn alert(description: AlertDescription) -> [u8; 7] {
 mod tests {
     use super::*;
     use crate::failure::Kind;
-    use crate::testing::{Client, door};
+    use crate::testing::{Client, door, door_of, resumption, settings};
     use proptest::prelude::*;
 
     /// Passes bytes between a client and a session, in pieces of `step` bytes, until both wait.
@@ -499,6 +498,49 @@ mod tests {
         let mut session = Session::accept(door(&["a.example", "b.example"]));
         exchange(&mut client, &mut session, 7).unwrap();
         assert_eq!(session.facts().unwrap().host.index, 0);
+    }
+
+    #[test]
+    fn a_client_that_offers_only_foreign_protocols_is_served_all_the_same() {
+        for (offer, agreed) in [("http/1.1", Some("http/1.1")), ("spdy/1", None)] {
+            let mut config = Client::config(&rustls::version::TLS13);
+            config.alpn_protocols = vec![offer.into()];
+            let mut client = Client::of(config, "a.example");
+            let mut session = Session::accept(door(&["a.example"]));
+            exchange(&mut client, &mut session, 100_000).unwrap();
+            let facts = session.facts().unwrap();
+            assert_eq!(facts.protocol.as_deref(), agreed.map(str::as_bytes));
+        }
+    }
+
+    #[test]
+    fn sessions_continue_by_ticket_and_by_the_table_but_not_at_another_host() {
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            for tickets in [true, false] {
+                let hosts = |_: usize| {
+                    let mut all = vec![settings(0, "a.example"), settings(1, "b.example")];
+                    for host in &mut all {
+                        host.resumption = resumption(tickets);
+                    }
+                    door_of(all)
+                };
+                let door = hosts(0);
+                let config = Arc::new(Client::config(version));
+                let mut resumed = Vec::new();
+                for _ in 0..3 {
+                    let mut client = Client::of(config.clone(), "a.example");
+                    let mut session = Session::accept(door.clone());
+                    exchange(&mut client, &mut session, 100_000).unwrap();
+                    resumed.push(session.facts().unwrap().resumed);
+                }
+                assert_eq!(resumed, [false, true, true], "{version:?} {tickets}");
+                // Certificates differ, and so does the purpose of the keys.
+                let mut client = Client::of(config, "a.example");
+                let mut session = Session::accept(hosts(1));
+                exchange(&mut client, &mut session, 100_000).unwrap();
+                assert!(!session.facts().unwrap().resumed);
+            }
+        }
     }
 
     #[test]

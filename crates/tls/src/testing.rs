@@ -1,14 +1,18 @@
 //! Clients and hosts for the tests of this crate.
 
-use crate::host::{Door, Hello, Host};
+use crate::cache::Cache;
+use crate::host::{Door, Hello, Host, Resumption, Settings};
+use crate::identity::Identity;
+use crate::secrets::{Secrets, Words};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, SignatureScheme,
+    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
     SupportedProtocolVersion,
 };
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// A client that trusts everybody.
 pub(crate) struct Client {
@@ -137,17 +141,44 @@ impl Client {
 
 /// Hosts with these names and certificates of their own.
 pub(crate) fn door(names: &[&str]) -> Arc<dyn Door> {
-    Arc::new(Hosts(names.iter().enumerate().map(|(index, name)| host(index, name)).collect()))
+    door_of(names.iter().enumerate().map(|(index, name)| settings(index, name)).collect())
 }
 
-fn host(index: usize, name: &str) -> Arc<Host> {
+/// A host with a certificate of its own for `name`.
+pub(crate) fn settings(index: usize, name: &str) -> Settings {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    Arc::new(Host { index, name: name.to_owned(), config: Arc::new(config), has_ecdsa: true })
+    let identity = Identity::new(vec![made.cert.der().clone()], &key).unwrap();
+    Settings::new(index, name.to_owned(), vec![identity])
+}
+
+/// Words of this process alone.
+#[derive(Debug)]
+pub(crate) struct Memory(Vec<AtomicU64>);
+
+impl Memory {
+    pub(crate) fn new(words: usize) -> Arc<Self> {
+        Arc::new(Self((0..words).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl Words for Memory {
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+/// Resumption by tickets or by a table.
+pub(crate) fn resumption(tickets: bool) -> Resumption {
+    let secrets = Arc::new(Secrets::Fixed(Box::new([7; 48])));
+    let cache = (!tickets).then(|| Arc::new(Cache::new(Memory::new(Cache::words(100_000)))));
+    Resumption { secrets: Some(secrets), tickets, cache, lifetime_s: 300 }
+}
+
+/// A door with these hosts.
+pub(crate) fn door_of(settings: Vec<Settings>) -> Arc<dyn Door> {
+    let hosts = settings.into_iter().map(|settings| Arc::new(Host::new(settings).unwrap()));
+    Arc::new(Hosts(hosts.collect()))
 }
 
 #[derive(Debug)]
