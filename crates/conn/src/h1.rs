@@ -1,4 +1,8 @@
 //! HTTP/1 over a transport: framing and persistence.
 
+mod body;
+mod framing;
+mod head;
+mod reply;
 pub(crate) mod task;
 pub(crate) mod turn;

@@ -2,14 +2,16 @@
 //! memory of requests that are over. The steps of an exchange that need both are here: a request is
 //! made, shown on the status page, served or refused, and taken back.
 
-use crate::exchange::reply::Begun;
+use crate::exchange::Begun;
 use crate::exchange::slot;
 use crate::site::{Done, Served, Site};
 use crate::thread::Thread;
 use crate::transport::parked::Connection;
 use crate::transport::proxy_header;
-use evenkeel_message::{Level, Notice, Peer, Request, RequestHead, Response, Status, Transfer};
-use evenkeel_proto::{Exchange, HeadParser, Refusal};
+use evenkeel_message::{
+    Level, Notice, Peer, ReceivedHead, Request, RequestHead, Response, Status, Transfer,
+};
+use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::SlotGuard;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::Outcome;
@@ -75,7 +77,7 @@ impl<S: Site> Serving<S> {
         let slot = self.show(connection, request);
         let departure = Rc::clone(&request.departure);
         departure.require_permit();
-        Begun { started_us, slot, life: Exchange::new(), departure }
+        Begun { started_us, slot, departure }
     }
 
     /// Shows a request on the status page.
@@ -84,17 +86,20 @@ impl<S: Site> Serving<S> {
         slot::show(&self.thread, of, connection, request)
     }
 
-    /// Runs the phases. A panic in them costs this request a 500; `head` gives its bytes, from
-    /// which it is read once more for that.
-    pub(crate) fn serve<'a>(
+    /// Runs the phases. A panic in them costs this request a 500. Returns the head of the request,
+    /// too, for the page after a panic in its handler.
+    pub(crate) fn serve(
         &self,
         request: Box<Request>,
-        head: impl FnOnce() -> &'a [u8],
         connection: &Connection,
-    ) -> Served {
+    ) -> (Served, ReceivedHead) {
+        let head = request.head.clone();
         match catch_unwind(AssertUnwindSafe(|| self.site.serve(request))) {
-            Ok(served) => served,
-            Err(panic) => self.after_panic(&*panic, head(), connection),
+            Ok(served) => (served, head),
+            Err(panic) => {
+                let served = self.after_panic(&*panic, head, connection);
+                (served, ReceivedHead::default())
+            }
         }
     }
 
@@ -111,22 +116,14 @@ impl<S: Site> Serving<S> {
     pub(crate) fn after_panic(
         &self,
         panic: &(dyn Any + Send),
-        head: &[u8],
+        head: ReceivedHead,
         connection: &Connection,
     ) -> Served {
         let text = format!("serving a request panicked: {}", said(panic));
         let mut request = self.request(connection);
         request.time_us = self.thread.day_us(clock::monotonic_us());
-        let settings = self.site.settings(connection.server as usize);
-        let parsed = HeadParser::new().parse(
-            request.head.receive(),
-            head,
-            &settings.limits,
-            &settings.options,
-        );
-        if parsed.is_ok() {
-            let _ = self.site.address(&mut request);
-        }
+        request.head = head;
+        let _ = self.site.address(&mut request);
         request.notify(Notice::own("core", Level::Crit, text));
         let copy = || Box::new(Request::new(RequestHead::default(), connection.peer, 0));
         let refused = catch_unwind(AssertUnwindSafe(|| {
@@ -138,18 +135,23 @@ impl<S: Site> Serving<S> {
         })
     }
 
-    /// The answer to a request that is refused for its form.
-    pub(crate) fn refuse(&self, mut request: Box<Request>, refusal: &Refusal) -> Served {
+    /// The answer to a request that is refused for its form, and its head.
+    pub(crate) fn refuse(
+        &self,
+        mut request: Box<Request>,
+        refusal: &Refusal,
+    ) -> (Served, ReceivedHead) {
         request.notify(refusal.notice.clone());
         if !refusal.detail.is_empty() {
             request.resource.notes.set("error-notes", refusal.detail);
         }
-        let peer = request.peer;
+        let (peer, head) = (request.peer, request.head.clone());
         let refused = catch_unwind(AssertUnwindSafe(|| self.site.refuse(request, refusal.status)));
-        refused.unwrap_or_else(|_| {
+        let served = refused.unwrap_or_else(|_| {
             let request = Box::new(Request::new(RequestHead::default(), peer, 0));
             Served::Now(request, Response::new(refusal.status))
-        })
+        });
+        (served, head)
     }
 
     /// A first request that never came is logged and not answered (Apache: ap_read_request); a

@@ -72,12 +72,15 @@ impl ReadTime {
     }
 }
 
+/// A response that a handler has still to make; the request is in the future's keeping.
+pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
+
 /// What serving a request gives.
 pub enum Served {
     /// The response, made without waiting.
     Now(Box<Request>, Response),
-    /// The response will come; the request is in the future's keeping.
-    Later(Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>),
+    /// The response will come.
+    Later(Pending),
 }
 
 /// An exchange that is over.

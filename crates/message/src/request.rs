@@ -109,14 +109,23 @@ impl RequestHead {
     }
 }
 
-/// The head of a request as the client sent it. Only the connection that receives it changes it.
+/// The head of a request as the client sent it. Only the connection that receives it changes it. A
+/// clone shares the head: it is kept for the page after a panic that has taken the request along.
 #[derive(Clone, Debug, Default)]
-pub struct ReceivedHead(RequestHead);
+pub struct ReceivedHead(Rc<RequestHead>);
 
 impl ReceivedHead {
-    /// The head, for the connection that receives it.
+    /// The head, for the connection that receives it. A shared head is copied first.
     pub fn receive(&mut self) -> &mut RequestHead {
-        &mut self.0
+        Rc::make_mut(&mut self.0)
+    }
+
+    /// Removes the request and keeps its memory for the next one, unless it is shared.
+    fn clear(&mut self) {
+        match Rc::get_mut(&mut self.0) {
+            Some(head) => head.clear(),
+            None => self.0 = Rc::default(),
+        }
     }
 }
 
@@ -393,7 +402,7 @@ impl Request {
     pub fn new(head: RequestHead, peer: Peer, time_us: u64) -> Self {
         let resource = Resource { method: head.method, ..Resource::default() };
         Self {
-            head: ReceivedHead(head),
+            head: ReceivedHead(Rc::new(head)),
             trailers: Fields::new(),
             body: None,
             peer,
@@ -544,7 +553,7 @@ impl Request {
             late,
             departure,
         } = self;
-        head.receive().clear();
+        head.clear();
         trailers.clear();
         resource.renew();
         host.clear();

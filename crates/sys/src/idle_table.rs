@@ -2,8 +2,8 @@
 //! connection state, a parcel if it has one, and a deadline, and takes it out again by its token
 //! when it becomes readable or its deadline passes. Each socket has the slot of its descriptor
 //! number. The serving threads of a child share one table without a lock. An event that arrives
-//! while the socket is taken out, or while it is queued for a thread, is recorded in the slot and so
-//! is never lost.
+//! while the socket is taken out, or while it is queued for a thread, is recorded in the slot and
+//! so is never lost.
 
 use crate::socket::{Parcel, Registration, Socket};
 use std::any::Any;

@@ -2,39 +2,39 @@
 //! for a client that is slow to read. It goes on, request after request, until nothing more has
 //! come, and gives the connection back to rest.
 
-use crate::exchange::pieces::Progress;
-use crate::exchange::reply::{Begun, Reply};
-use crate::exchange::request_body::{Fate, Incoming};
-use crate::exchange::slot::{self, Writing};
+use crate::exchange::credit::Lease;
+use crate::exchange::request_body::{Reception, RequestBody};
+use crate::exchange::respond::Responding;
+use crate::exchange::send::Sending;
+use crate::exchange::{Begun, Exchange, slot};
+use crate::h1::body::H1Body;
+use crate::h1::head::Reading;
+use crate::h1::reply::{After, Reply};
 use crate::serving::Serving;
-use crate::site::{Served, Site};
+use crate::site::{Pending, Served, Site};
 use crate::transport::Transport;
 use crate::transport::linger::linger;
-use crate::transport::link::{Inbox, Link, waits_for_client};
+use crate::transport::link::{Inbox, Link};
 use crate::transport::parked::{Connection, Introduction};
 use crate::transport::proxy_header::{self, Introduced};
 use evenkeel_message::{
-    BodyLength, Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
+    BodyLength, Level, Notice, ReceivedHead, Request, Response, Status, Version, eq_ignore_case,
 };
-use evenkeel_proto::{HeadParser, Next, Parsed};
-use evenkeel_scoreboard::{Credit, SlotGuard};
+use evenkeel_proto::{Exchange as Lifecycle, Parsed, Refusal};
+use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
-use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// The most of an unread body that is read away to keep the connection.
 const MOST_DRAINED: u64 = 16 << 20;
-
-/// A response that a handler has still to make.
-type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
 
 /// Where a task begins.
 pub(crate) enum Begin {
@@ -42,19 +42,12 @@ pub(crate) enum Begin {
     Next,
     /// In a request's head.
     Head(Reading),
-    /// Before the phases, of a request with a body; with the bytes of its head.
-    Request(Box<Request>, Begun, Box<[u8]>),
-    /// In a handler; with the bytes of the request's head.
-    Pending(Pending, Begun, Box<[u8]>),
+    /// Before the phases, of a request with a body.
+    Request(Box<Request>, Begun, Lifecycle),
+    /// In a handler; with the head of the request, for the page after a panic.
+    Pending(Pending, (Begun, Lifecycle), ReceivedHead),
     /// In the response.
     Reply(Box<Reply>),
-}
-
-/// A head that has partly come.
-pub(crate) struct Reading {
-    pub(crate) request: Box<Request>,
-    pub(crate) parser: HeadParser,
-    pub(crate) started_us: u64,
 }
 
 impl Begin {
@@ -63,7 +56,7 @@ impl Begin {
         match self {
             Begin::Next | Begin::Head(_) => false,
             Begin::Request(..) | Begin::Pending(..) => true,
-            Begin::Reply(reply) => reply.output.is_stream() || reply.is_heavy(),
+            Begin::Reply(reply) => reply.needs_credit(),
         }
     }
 }
@@ -71,8 +64,12 @@ impl Begin {
 struct Task<S> {
     inner: Rc<Serving<S>>,
     link: Rc<Link>,
+    lease: Rc<Lease>,
     connection: Connection,
 }
+
+/// The body of a request in HTTP/1.
+type Incoming = RequestBody<H1Body>;
 
 /// Goes on with a connection as a task. `inbox` holds what came behind where the task begins.
 pub(crate) fn go_on<S: Site>(
@@ -84,8 +81,9 @@ pub(crate) fn go_on<S: Site>(
     begin: Begin,
     credit: Option<Credit>,
 ) -> Outcome {
-    let link = Link::new(&inner.thread, transport, inbox, more, credit);
-    let task = Task { inner: Rc::clone(inner), link, connection };
+    let link = Link::new(&inner.thread, transport, inbox, more);
+    let lease = Rc::new(Lease::new(&inner.thread.place, credit));
+    let task = Task { inner: Rc::clone(inner), link, lease, connection };
     match begin {
         Begin::Head(_) => Outcome::HeadTask(work(task, begin)),
         _ => Outcome::Task(work(task, begin)),
@@ -146,14 +144,14 @@ impl<S: Site> Task<S> {
                         }
                         Err(outcome) => return Ok(outcome),
                     },
-                    Begin::Request(request, begun, head) => {
+                    Begin::Request(request, begun, lifecycle) => {
                         // Rare here, and large.
-                        Box::pin(self.request(request, begun, &head)).await
+                        Box::pin(self.request(request, (begun, lifecycle))).await
                     }
                     Begin::Pending(pending, mut begun, head) => {
                         // The page for a head that was refused here began without a credit.
-                        poll_fn(|context| self.link.lease.poll_hold(context)).await;
-                        let (request, response) = self.pending(pending, &head, &mut begun).await;
+                        poll_fn(|context| self.lease.poll_hold(context)).await;
+                        let (request, response) = self.pending(pending, head, &mut begun.0).await;
                         (self.reply(request, response, begun, None), None)
                     }
                     Begin::Reply(reply) => (reply, None),
@@ -167,51 +165,48 @@ impl<S: Site> Task<S> {
     }
 
     /// Reads until the head is whole, refused or too late.
-    async fn read_head(&mut self, reading: Reading) -> Result<Begin, Outcome> {
-        let Reading { mut request, mut parser, started_us } = reading;
-        request.time_us = self.inner.thread.day_us(started_us);
+    async fn read_head(&mut self, mut reading: Reading) -> Result<Begin, Outcome> {
         loop {
-            let is_known = self.is_introduced(&mut request)?;
-            let settings = self.inner.site.settings(self.connection.server as usize);
+            let is_known = self.is_introduced(&mut reading.request)?;
             let parsed = {
                 let inbox = self.link.inbox.borrow();
                 let rest = if is_known { inbox.rest() } else { &[] };
-                parser.parse(request.head.receive(), rest, &settings.limits, &settings.options)
+                reading.parse(&self.inner, &self.connection, rest)
             };
             match parsed {
-                Ok(Parsed::Complete(used)) => {
-                    return Ok(self.take_request(request, started_us, used));
-                }
+                Ok(Parsed::Complete(used)) => return Ok(self.take_request(reading, used)),
                 Ok(Parsed::Partial) => {}
-                Err(refusal) => {
-                    let begun = self.inner.begin(&self.connection, &request, started_us);
-                    let served = self.inner.refuse(request, &refusal);
-                    return Ok(self.served(served, begun, Box::default()));
-                }
+                Err(refusal) => return Ok(self.refused(reading, &refusal)),
             }
+            let settings = self.inner.site.settings(self.connection.server as usize);
             let came = self.link.inbox.borrow().rest().len() as u64;
-            let now_us = clock::monotonic_us();
-            let left_ms = settings.header_time.map_or(u64::MAX, |time| {
-                time.allowed_ms(came).saturating_sub(now_us.saturating_sub(started_us) / 1000)
-            });
+            let gone_us = clock::monotonic_us().saturating_sub(reading.started_us);
+            let left_ms = settings
+                .header_time
+                .map_or(u64::MAX, |time| time.allowed_ms(came).saturating_sub(gone_us / 1000));
             let wait = Duration::from_millis(left_ms.min(settings.timeout_ms));
             match timeout(wait, poll_fn(|context| self.link.poll_fill(context))).await {
                 Ok(Ok(count)) if count > 0 => {}
-                Ok(Err(error)) if error.kind() == ErrorKind::TimedOut => {
-                    return self.late(request, parser.has_line(), started_us);
-                }
-                Ok(_) => match parser.end() {
+                Ok(Err(error)) if error.kind() == ErrorKind::TimedOut => return self.late(reading),
+                Ok(_) => match reading.parser.end() {
                     Some(refusal) => {
-                        request.head.receive().wire_bytes = self.link.inbox.borrow().rest().len();
-                        let begun = self.inner.begin(&self.connection, &request, started_us);
-                        let served = self.inner.refuse(request, &refusal);
-                        return Ok(self.served(served, begun, Box::default()));
+                        let received = self.link.inbox.borrow().rest().len();
+                        reading.request.head.receive().wire_bytes = received;
+                        return Ok(self.refused(reading, &refusal));
                     }
-                    None => return Err(self.close(request)),
+                    None => return Err(self.close(reading.request)),
                 },
-                Err(_) => return self.late(request, parser.has_line(), started_us),
+                Err(_) => return self.late(reading),
             }
         }
+    }
+
+    /// Goes on with a request that is refused for its form.
+    fn refused(&mut self, reading: Reading, refusal: &Refusal) -> Begin {
+        let Reading { request, started_us, .. } = reading;
+        let begun = self.inner.begin(&self.connection, &request, started_us);
+        let served = self.inner.refuse(request, refusal);
+        self.served(served, (begun, Lifecycle::new()))
     }
 
     /// Whether the client is known: the connection has no PROXY header, or it was received.
@@ -237,20 +232,16 @@ impl<S: Site> Task<S> {
     /// A head that did not come in time: an answer where its line had come, else only a line in
     /// the log, and not even that on a connection that was answered before (Apache:
     /// `ap_read_request`).
-    fn late(
-        &mut self,
-        mut request: Box<Request>,
-        has_line: bool,
-        started_us: u64,
-    ) -> Result<Begin, Outcome> {
-        if has_line {
+    fn late(&mut self, reading: Reading) -> Result<Begin, Outcome> {
+        let Reading { mut request, parser, started_us, .. } = reading;
+        if parser.has_line() {
             request.head.receive().wire_bytes = self.link.inbox.borrow().rest().len();
             let begun = self.inner.begin(&self.connection, &request, started_us);
             let text = "Request header read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
-            let status = Status::REQUEST_TIMEOUT;
-            let served = self.inner.site.refuse(request, status);
-            return Ok(self.served(served, begun, Box::default()));
+            let head = request.head.clone();
+            let served = self.inner.site.refuse(request, Status::REQUEST_TIMEOUT);
+            return Ok(self.served((served, head), (begun, Lifecycle::new())));
         }
         if self.connection.keepalives == 0 {
             let duration_us = clock::monotonic_us().saturating_sub(started_us);
@@ -266,27 +257,28 @@ impl<S: Site> Task<S> {
     }
 
     /// Takes a whole head off the inbox.
-    fn take_request(&mut self, mut request: Box<Request>, started_us: u64, used: usize) -> Begin {
-        let head: Box<[u8]> = {
-            let mut inbox = self.link.inbox.borrow_mut();
-            let head = inbox.rest().get(..used).unwrap_or_default().into();
-            inbox.consume(used);
-            head
-        };
+    fn take_request(&mut self, reading: Reading, used: usize) -> Begin {
+        let Reading { mut request, started_us, .. } = reading;
+        self.link.inbox.borrow_mut().consume(used);
         let addressed = self.inner.site.address(&mut request);
-        let mut begun = self.inner.begin(&self.connection, &request, started_us);
-        begun.life.head_read(request.head.length);
+        let begun = self.inner.begin(&self.connection, &request, started_us);
+        let mut lifecycle = Lifecycle::new();
+        lifecycle.head_read(request.head.length);
         match addressed {
-            Ok(()) => Begin::Request(request, begun, head),
+            Ok(()) => Begin::Request(request, begun, lifecycle),
             Err(refusal) => {
                 let served = self.inner.refuse(request, &refusal);
-                self.served(served, begun, head)
+                self.served(served, (begun, lifecycle))
             }
         }
     }
 
     /// Goes on with what was served for a request whose body, if it has one, is not read.
-    fn served(&mut self, served: Served, begun: Begun, head: Box<[u8]>) -> Begin {
+    fn served(
+        &mut self,
+        (served, head): (Served, ReceivedHead),
+        begun: (Begun, Lifecycle),
+    ) -> Begin {
         match served {
             Served::Now(request, response) => {
                 Begin::Reply(self.reply(request, response, begun, None))
@@ -299,8 +291,7 @@ impl<S: Site> Task<S> {
     async fn request(
         &mut self,
         mut request: Box<Request>,
-        mut begun: Begun,
-        head: &[u8],
+        mut begun: (Begun, Lifecycle),
     ) -> (Box<Reply>, Option<Rc<Incoming>>) {
         let settings = self.inner.site.settings(request.server);
         let expecting = request.head.version >= Version::Http11
@@ -309,98 +300,45 @@ impl<S: Site> Task<S> {
                 .fields
                 .tokens(b"Expect")
                 .any(|token| eq_ignore_case(token, b"100-continue"));
-        let incoming = Incoming::new(&self.link, request.head.length, expecting, settings);
+        let reader = H1Body::new(&self.link, request.head.length, settings);
+        let incoming =
+            reader.map(|reader| RequestBody::new(reader, &self.lease, expecting, settings));
         request.body = incoming.as_ref().map(Incoming::source);
-        poll_fn(|context| self.link.lease.poll_hold(context)).await;
-        let (request, response) = match self.inner.serve(request, || head, &self.connection) {
+        poll_fn(|context| self.lease.poll_hold(context)).await;
+        let (served, head) = self.inner.serve(request, &self.connection);
+        let (request, response) = match served {
             Served::Now(request, response) => (request, response),
-            Served::Later(pending) => self.pending(pending, head, &mut begun).await,
+            Served::Later(pending) => self.pending(pending, head, &mut begun.0).await,
         };
         (self.reply(request, response, begun, incoming.as_deref()), incoming)
     }
 
-    /// Waits for a handler. A panic in it costs its request a 500. While it asks whether its
-    /// client is still there, the connection is watched.
+    /// Waits for a handler.
     async fn pending(
-        &mut self,
-        mut pending: Pending,
-        head: &[u8],
+        &self,
+        pending: Pending,
+        head: ReceivedHead,
         begun: &mut Begun,
     ) -> (Box<Request>, Response) {
-        let Begun { departure, slot, .. } = begun;
-        let polled = poll_fn(|context| {
-            loop {
-                if departure.wants_permit() {
-                    ready!(self.poll_turn(context, departure, slot));
-                    departure.give_permit();
-                }
-                if departure.wants_credit() {
-                    ready!(self.link.lease.poll_hold(context));
-                    departure.give_credit();
-                }
-                match guarded(&mut pending, context) {
-                    Ok(Poll::Pending) if departure.wants_permit() || departure.wants_credit() => {
-                        continue;
-                    }
-                    Ok(Poll::Pending) if departure.has_returned_credit() => {
-                        self.link.lease.release();
-                        slot::set_aside(&self.inner.thread, slot);
-                    }
-                    Ok(Poll::Pending) => {}
-                    Ok(Poll::Ready(made)) => return Poll::Ready(Ok(made)),
-                    Err(panic) => return Poll::Ready(Err(panic)),
-                }
-                if !departure.is_awaited() || !self.link.has_ended(context) {
-                    return Poll::Pending;
-                }
-                departure.tell();
-            }
-        });
-        match polled.await {
-            Ok(made) => made,
-            Err(panic) => Box::pin(self.page_after_panic(&*panic, head)).await,
-        }
-    }
-
-    /// The error page of a request whose handler has panicked.
-    async fn page_after_panic(
-        &self,
-        panic: &(dyn Any + Send),
-        head: &[u8],
-    ) -> (Box<Request>, Response) {
-        let mut served = self.inner.after_panic(panic, head, &self.connection);
-        loop {
-            match served {
-                Served::Now(request, response) => return (request, response),
-                Served::Later(mut page) => {
-                    let page = poll_fn(|context| match guarded(&mut page, context) {
-                        Ok(poll) => poll.map(Some),
-                        Err(_) => Poll::Ready(None),
-                    });
-                    if let Some(made) = page.await {
-                        return made;
-                    }
-                    let request = self.inner.request(&self.connection);
-                    let bare = Response::new(Status::INTERNAL_SERVER_ERROR);
-                    served = Served::Now(request, bare);
-                }
-            }
-        }
+        let Self { inner: serving, link, lease, connection } = self;
+        let has_left = |context: &mut Context<'_>| link.has_ended(context);
+        let responding = Responding { serving, connection, lease, has_left };
+        responding.wait(pending, head, begun).await
     }
 
     fn reply(
         &mut self,
         mut request: Box<Request>,
         response: Response,
-        begun: Begun,
+        begun: (Begun, Lifecycle),
         incoming: Option<&Incoming>,
     ) -> Box<Reply> {
-        if incoming.is_some_and(|body| body.fate() == Fate::Late) {
+        if incoming.is_some_and(|body| body.reception() == Reception::TimedOut) {
             let text = "Request body read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
         }
-        for fault in incoming.into_iter().flat_map(Incoming::take_faults) {
-            request.notify(fault);
+        for notice in incoming.into_iter().flat_map(Incoming::take_notices) {
+            request.notify(notice);
         }
         self.inner.site.tell_all(&mut request);
         let settings = self.inner.site.settings(request.server);
@@ -412,169 +350,62 @@ impl<S: Site> Task<S> {
         Box::new(Reply::new(thread, settings, ends, request, response, begun, expecting))
     }
 
-    /// Ready once the request may have expensive work done: it is its turn, or its client has gone,
-    /// of which the work itself takes account. While it waits it holds neither credit nor slot.
-    fn poll_turn(
-        &self,
-        context: &mut Context<'_>,
-        departure: &Departure,
-        slot: &mut Option<SlotGuard>,
-    ) -> Poll<()> {
-        let lease = &self.link.lease;
-        if !departure.is_told() && lease.poll_permit(context).is_pending() {
-            slot::set_aside(&self.inner.thread, slot);
-            if !self.link.has_ended(context) {
-                return Poll::Pending;
-            }
-            departure.tell();
-            lease.end_work();
-        }
-        lease.poll_hold(context)
-    }
-
     /// Sends a response to its end, then goes on to the next request or the connection's end.
     async fn send(
         &mut self,
         mut reply: Box<Reply>,
         incoming: Option<Rc<Incoming>>,
     ) -> Result<Begin, Outcome> {
-        let timeout_ms = self.inner.site.settings(reply.request.server).timeout_ms;
-        let sent = self.send_all(&mut reply, Duration::from_millis(timeout_ms)).await;
+        let settings = self.inner.site.settings(reply.exchange.request.server);
+        let sending = Sending {
+            serving: &self.inner,
+            connection: &self.connection,
+            lease: &self.lease,
+            timeout: Duration::from_millis(settings.timeout_ms),
+        };
+        let sent = {
+            let (exchange, mut writer) = reply.parts(&self.link);
+            sending.send(exchange, &mut writer).await
+        };
         if let Some(body) = &incoming {
             self.end_body(&mut reply, body, sent.is_ok()).await;
         }
-        if reply.begun.slot.is_none() {
+        let Exchange { request, begun, .. } = &mut reply.exchange;
+        if begun.slot.is_none() {
             // Its slot went to others while the client was slow: it is counted in another.
-            reply.begun.slot = self.inner.show(&self.connection, &reply.request);
+            begun.slot = self.inner.show(&self.connection, request);
         }
-        let Serving { site, thread, .. } = &*self.inner;
-        let next = reply.finish(site, thread, &mut self.connection, sent.is_err());
-        let request = reply.into_request();
-        self.link.lease.release();
-        let ends = Reply::client_ends(&request);
-        self.inner.give(request);
-        match next {
-            Next::Reuse => {}
-            Next::Drain => return Err(self.end(false)),
-            Next::Linger | Next::Wait => return Err(self.end(ends)),
-            Next::Abort => {
-                // The client must be able to tell that this was not all.
+        let after = reply.finish(&self.inner, &mut self.connection, sent.is_err());
+        self.lease.release();
+        match after {
+            After::Next => self.next().await,
+            After::End { client_ends } => Err(self.end(client_ends)),
+            After::Reset => {
                 if let Some(transport) = self.link.take() {
                     transport.reset_on_close();
                 }
-                return Err(Outcome::Closed);
+                Err(Outcome::Closed)
             }
         }
-        self.next().await
     }
 
     /// Notes what came of the request's body. What its handler left of it is read away first where
     /// the connection is kept for that, so that the record counts it.
     async fn end_body(&self, reply: &mut Reply, body: &Incoming, is_sent: bool) {
         let is_kept = is_sent && reply.is_kept();
-        if is_kept && body.fate() == Fate::Open && !body.is_expecting() {
+        if is_kept && body.reception() == Reception::Open && !body.is_expecting() {
             // Waiting for the client is no work that a slot would show.
-            slot::set_aside(&self.inner.thread, &mut reply.begun.slot);
+            slot::set_aside(&self.inner.thread, &mut reply.exchange.begun.slot);
             self.drain(body).await;
         }
-        reply.received = body.received();
-        reply.request.trailers = body.take_trailers();
-        match body.fate() {
-            Fate::Open => {}
-            Fate::Read => reply.begun.life.body_read(),
-            Fate::Broken | Fate::Gone | Fate::Late => reply.begun.life.read_failed(),
-        }
-    }
-
-    /// Waits for what it takes to fetch the next piece of a stream: a credit, and a permit if the
-    /// piece is expensive work.
-    async fn wait_for_fetch(&self, reply: &Reply) {
-        let lease = &self.link.lease;
-        match reply.output.is_expensive() {
-            true => poll_fn(|context| lease.poll_work(context)).await,
-            false => {
-                lease.end_work();
-                poll_fn(|context| lease.poll_hold(context)).await;
+        reply.exchange.received = body.received();
+        reply.exchange.request.trailers = body.take_trailers();
+        match body.reception() {
+            Reception::Open => {}
+            Reception::Complete => reply.note_body(true),
+            Reception::Broken | Reception::Disconnected | Reception::TimedOut => {
+                reply.note_body(false);
             }
-        }
-    }
-
-    async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
-        let lease = &self.link.lease;
-        if reply.output.is_stream() {
-            self.wait_for_fetch(reply).await;
-            // What is there at once goes out with the head.
-            let first = poll_fn(|context| Poll::Ready(fetch(reply, context))).await;
-            if let Poll::Ready(result) = first {
-                lease.end_work();
-                result?;
-            }
-        } else {
-            lease.end_work();
-            if reply.is_heavy() {
-                poll_fn(|context| lease.poll_hold(context)).await;
-            }
-        }
-        let (mut writing, mut share) = (None, None);
-        loop {
-            let before = reply.output.sent;
-            let sent = poll_fn(|context| {
-                let sent = self.link.poll_send(context, |channel| reply.output.send(channel));
-                if sent.is_pending() && waits_for_client() {
-                    // The client is slow: its request is no work for the server any more.
-                    if reply.is_heavy() && share.is_none() {
-                        let room = &self.inner.thread.place.slow_bytes;
-                        share = room.take(reply.output.held());
-                        if share.is_none() {
-                            return Poll::Ready(Err(ErrorKind::QuotaExceeded.into()));
-                        }
-                    }
-                    lease.release();
-                    slot::set_aside(&self.inner.thread, &mut reply.begun.slot);
-                    writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
-                    reply.read_ahead(context);
-                    // It took a credit for what it read.
-                    lease.release();
-                }
-                sent
-            });
-            let progress = match timeout(patience, sent).await {
-                Ok(Err(error)) if error.kind() == ErrorKind::QuotaExceeded => {
-                    let text = "slow clients keep as much as they may, this one's response ends";
-                    reply.request.notify(Notice::own("core", Level::Info, text.to_owned()));
-                    return Err(error);
-                }
-                Ok(progress) => progress?,
-                // What the client has taken meanwhile is progress too.
-                Err(_) if reply.output.sent > before => Progress::More,
-                Err(_) => return Err(ErrorKind::TimedOut.into()),
-            };
-            reply.note_sent();
-            if progress == Progress::More {
-                tokio::task::yield_now().await;
-                continue;
-            }
-            if !reply.output.is_stream() {
-                return Ok(());
-            }
-            (writing, share) = (None, None);
-            self.wait_for_fetch(reply).await;
-            if reply.begun.slot.is_none() {
-                reply.begun.slot = self.inner.show(&self.connection, &reply.request);
-            }
-            let fetched = poll_fn(|context| {
-                let fetched = fetch(reply, context);
-                let is_left = fetched.is_pending()
-                    && reply.output.ends_with_client()
-                    && self.link.has_ended(context);
-                match is_left {
-                    true => Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
-                    false => fetched,
-                }
-            });
-            let fetched = fetched.await;
-            lease.end_work();
-            fetched?;
         }
     }
 
@@ -605,8 +436,7 @@ impl<S: Site> Task<S> {
         }
         loop {
             if !self.link.inbox.borrow().is_empty() {
-                let request = self.inner.request(&self.connection);
-                match self.begun(request) {
+                match self.begun() {
                     Ok(begin) => return Ok(begin),
                     Err(request) => self.inner.give(request),
                 }
@@ -626,32 +456,13 @@ impl<S: Site> Task<S> {
     }
 
     /// The beginning of a request, unless nothing but empty lines has come.
-    fn begun(&self, mut request: Box<Request>) -> Result<Begin, Box<Request>> {
-        let settings = self.inner.site.settings(self.connection.server as usize);
-        let mut parser = HeadParser::new();
-        let looked = {
-            let inbox = self.link.inbox.borrow();
-            parser.parse(request.head.receive(), inbox.rest(), &settings.limits, &settings.options)
-        };
-        if looked == Ok(Parsed::Partial) && !parser.is_started() {
-            return Err(request);
+    fn begun(&self) -> Result<Begin, Box<Request>> {
+        let mut reading = Reading::begin(&self.inner, &self.connection);
+        let parsed = reading.parse(&self.inner, &self.connection, self.link.inbox.borrow().rest());
+        if parsed == Ok(Parsed::Partial) && !reading.parser.is_started() {
+            return Err(reading.request);
         }
-        // Looked at only for whether a request has begun; an error is found again.
-        request.head.receive().clear();
-        let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
-        Ok(Begin::Head(Reading { request, parser, started_us }))
+        reading.keep(parsed);
+        Ok(Begin::Head(reading))
     }
-}
-
-/// Fetches more of a stream; a panic in it breaks the response off.
-fn fetch(reply: &mut Reply, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-    catch_unwind(AssertUnwindSafe(|| reply.output.poll_fetch(context)))
-        .unwrap_or_else(|_| Poll::Ready(Err(ErrorKind::Other.into())))
-}
-
-fn guarded(
-    pending: &mut Pending,
-    context: &mut Context<'_>,
-) -> std::thread::Result<Poll<(Box<Request>, Response)>> {
-    catch_unwind(AssertUnwindSafe(|| pending.as_mut().poll(context)))
 }

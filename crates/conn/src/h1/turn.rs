@@ -2,8 +2,10 @@
 //! what can be answered at once is read, served and sent here without a task, request after
 //! request, and what must wait goes on as a task.
 
+use crate::exchange::Begun;
 use crate::exchange::pieces::Progress;
-use crate::exchange::reply::{Begun, Reply};
+use crate::h1::head::Reading;
+use crate::h1::reply::{After, Reply};
 use crate::h1::task::{self, Begin};
 use crate::serving::Serving;
 use crate::site::{Served, Site};
@@ -12,10 +14,9 @@ use crate::transport::link::Inbox;
 use crate::transport::parked::{Connection, Introduction, now_ms};
 use crate::transport::proxy_header::{self, Introduced};
 use crate::transport::{Received, Transport};
-use evenkeel_message::{BodyLength, Peer};
-use evenkeel_proto::{HeadParser, Next, Parsed};
+use evenkeel_message::{BodyLength, Peer, ReceivedHead};
+use evenkeel_proto::{Exchange as Lifecycle, Parsed};
 use evenkeel_scoreboard::Credit;
-use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::socket::Socket;
 use std::io::ErrorKind;
@@ -27,12 +28,11 @@ const MOST_AT_ONCE: usize = 64;
 
 /// What one request has led to.
 enum Step {
-    /// It was answered; it took so many bytes.
-    Answered(usize),
-    /// It was answered and the connection is at its end; `linger` where the client may still be
-    /// sending.
-    Ends { linger: bool },
-    /// It goes on in a task, which has the bytes behind so many.
+    /// It was answered and took so many bytes; the next one follows.
+    Next(usize),
+    /// It was answered, and the connection ends; with lingering if the client may still send.
+    End { linger: bool },
+    /// It goes on in a task, which gets the bytes behind so many.
     Task(Begin, usize),
 }
 
@@ -142,9 +142,7 @@ impl<S: Site> Serving<S> {
                     Introduced::Known(used) => at = used,
                     Introduced::Not => return Outcome::Closed,
                     Introduced::Partly => {
-                        let request = self.request(&connection);
-                        let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
-                        let begin = Begin::Head(task::Reading { request, parser, started_us });
+                        let begin = Begin::Head(Reading::begin(self, &connection));
                         let inbox = Inbox::new(bytes);
                         return task::go_on(self, transport, connection, inbox, more, begin, None);
                     }
@@ -156,12 +154,12 @@ impl<S: Site> Serving<S> {
                 let taken = self.work.take().saturating_add(1);
                 *budget.requests_left = budget.requests_left.saturating_sub(taken);
                 match step {
-                    Step::Answered(used) => {
+                    Step::Next(used) => {
                         at += used;
                         answered += 1;
                     }
-                    Step::Ends { linger: false } => return Outcome::Closed,
-                    Step::Ends { linger: true } => return linger(transport, connection),
+                    Step::End { linger: false } => return Outcome::Closed,
+                    Step::End { linger: true } => return linger(transport, connection),
                     Step::Task(begin, used) => {
                         let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
                         let credit = if begin.needs_credit() { budget.credit.take() } else { None };
@@ -210,48 +208,44 @@ impl<S: Site> Serving<S> {
         bytes: &[u8],
         follows: bool,
     ) -> Step {
-        let mut request = self.request(connection);
-        let started_us = clock::monotonic_us();
-        request.time_us = self.thread.day_us(started_us);
-        let settings = self.site.settings(connection.server as usize);
-        let mut parser = HeadParser::new();
-        let parsed =
-            parser.parse(request.head.receive(), bytes, &settings.limits, &settings.options);
-        let used = match parsed {
+        let mut reading = Reading::begin(self, connection);
+        let used = match reading.parse(self, connection, bytes) {
             Ok(Parsed::Complete(used)) => used,
-            Ok(Parsed::Partial) if follows && !parser.is_started() => {
-                self.give(request);
-                return Step::Answered(bytes.len());
+            Ok(Parsed::Partial) if follows && !reading.parser.is_started() => {
+                self.give(reading.request);
+                return Step::Next(bytes.len());
             }
-            Ok(Parsed::Partial) => {
-                // The task reads from the beginning, of a copy of these bytes.
-                request.head.receive().clear();
-                let parser = HeadParser::new();
-                let begin = Begin::Head(task::Reading { request, parser, started_us });
-                return Step::Task(begin, 0);
-            }
+            Ok(Parsed::Partial) => return Step::Task(Begin::Head(reading), 0),
             Err(refusal) => {
+                let Reading { request, started_us, .. } = reading;
                 let begun = self.begin(connection, &request, started_us);
                 let served = self.refuse(request, &refusal);
                 let taken = Taken { used: bytes.len(), left: 1, unread: false };
-                return self.conclude(transport, connection, served, begun, taken, bytes);
+                return self.conclude(
+                    transport,
+                    connection,
+                    served,
+                    (begun, Lifecycle::new()),
+                    taken,
+                );
             }
         };
+        let Reading { mut request, started_us, .. } = reading;
         let addressed = self.site.address(&mut request);
-        let mut begun = self.begin(connection, &request, started_us);
-        begun.life.head_read(request.head.length);
-        let head = bytes.get(..used).unwrap_or_default();
+        let begun = self.begin(connection, &request, started_us);
+        let mut lifecycle = Lifecycle::new();
+        lifecycle.head_read(request.head.length);
         let unread = request.head.length != BodyLength::None;
         request.shed = self.shedding.get();
         let served = match addressed {
             Err(refusal) => self.refuse(request, &refusal),
             Ok(()) if unread && !request.shed => {
-                return Step::Task(Begin::Request(request, begun, head.into()), used);
+                return Step::Task(Begin::Request(request, begun, lifecycle), used);
             }
-            Ok(()) => self.serve(request, || head, connection),
+            Ok(()) => self.serve(request, connection),
         };
         let taken = Taken { used, left: bytes.len() - used, unread };
-        self.conclude(transport, connection, served, begun, taken, head)
+        self.conclude(transport, connection, served, (begun, lifecycle), taken)
     }
 
     /// Sends what was served, as far as that goes now.
@@ -259,50 +253,42 @@ impl<S: Site> Serving<S> {
         self: &Rc<Self>,
         transport: &mut Transport,
         connection: &mut Connection,
-        served: Served,
-        begun: Begun,
+        (served, head): (Served, ReceivedHead),
+        begun: (Begun, Lifecycle),
         taken: Taken,
-        head: &[u8],
     ) -> Step {
         let Taken { used, left, unread } = taken;
         let (mut request, response) = match served {
             Served::Later(pending) => {
-                return Step::Task(Begin::Pending(pending, begun, head.into()), used);
+                return Step::Task(Begin::Pending(pending, begun, head), used);
             }
             Served::Now(request, response) => (request, response),
         };
+        drop(head);
         self.work.set(request.work);
         self.site.tell_all(&mut request);
         let settings = self.site.settings(request.server);
         let ends = connection.is_over(&self.thread);
         let mut reply = Reply::new(&self.thread, settings, ends, request, response, begun, unread);
-        if reply.output.is_stream() {
+        if reply.exchange.pieces.is_stream() {
             return Step::Task(Begin::Reply(Box::new(reply)), used);
         }
-        match transport.channel().and_then(|mut channel| reply.output.send(&mut channel)) {
-            Ok(Progress::Sent) => {}
+        let sent = transport.channel().and_then(|mut channel| reply.send(&mut channel));
+        let aborted = match sent {
+            Ok(Progress::Sent) => false,
             Ok(Progress::More) => return Step::Task(Begin::Reply(Box::new(reply)), used),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Step::Task(Begin::Reply(Box::new(reply)), used);
             }
-            Err(_) => {
-                // The client must be able to tell that this was not all.
+            Err(_) => true,
+        };
+        match reply.finish(self, connection, aborted) {
+            After::Next => Step::Next(used),
+            After::End { client_ends } => Step::End { linger: left > 0 || !client_ends },
+            After::Reset => {
                 transport.reset_on_close();
-                reply.finish(&self.site, &self.thread, connection, true);
-                self.give(reply.into_request());
-                return Step::Ends { linger: false };
+                Step::End { linger: false }
             }
         }
-        let next = reply.finish(&self.site, &self.thread, connection, false);
-        let request = reply.into_request();
-        let step = match next {
-            Next::Reuse => Step::Answered(used),
-            Next::Linger | Next::Drain | Next::Wait => {
-                Step::Ends { linger: left > 0 || !Reply::client_ends(&request) }
-            }
-            Next::Abort => Step::Ends { linger: false },
-        };
-        self.give(request);
-        step
     }
 }

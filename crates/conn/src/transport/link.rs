@@ -1,12 +1,10 @@
 //! The transport of a connection while a task serves it, shared by the task and the body of its
-//! request: what has come and was not used, waiting for more, and the credit with which the
-//! request runs. Waiting for the client holds no credit.
+//! request: what has come and was not used, and waiting for more.
 
-use crate::exchange::credit::Lease;
 use crate::thread::Thread;
 use crate::transport::pace::Pace;
 use crate::transport::{Channel, Received, Side, Transport};
-use evenkeel_scoreboard::{ClientWait, Credit, WaitReason};
+use evenkeel_scoreboard::{ClientWait, WaitReason};
 use evenkeel_sys::clock;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -28,7 +26,6 @@ pub(crate) struct Link {
     pub(crate) inbox: RefCell<Inbox>,
     /// Whether the last read may have left something behind.
     pub(crate) more: Cell<bool>,
-    pub(crate) lease: Lease,
 }
 
 /// Bytes that came and were not used yet.
@@ -74,14 +71,12 @@ impl Link {
         transport: Transport,
         inbox: Inbox,
         more: bool,
-        credit: Option<Credit>,
     ) -> Rc<Self> {
         Rc::new(Self {
             transport: RefCell::new(Some(transport)),
             pace: RefCell::default(),
             inbox: RefCell::new(inbox),
             more: Cell::new(more),
-            lease: Lease::new(&thread.place, credit),
             thread: Rc::clone(thread),
         })
     }
@@ -273,7 +268,7 @@ pub(crate) mod tests {
     #[test]
     fn what_has_come_is_found_by_a_task_that_has_used_up_its_turn() {
         let (mut client, socket) = pair();
-        let link = Link::new(&thread(), socket, Inbox::default(), true, None);
+        let link = Link::new(&thread(), socket, Inbox::default(), true);
         runtime().block_on(poll_fn(|context| {
             assert!(link.poll_fill(context).is_pending(), "nothing has come");
             client.write_all(b"hello").unwrap();
