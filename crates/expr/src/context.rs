@@ -20,6 +20,11 @@ pub trait Context {
     /// The value of a variable; empty if it has none, or none yet in this phase.
     fn variable(&self, variable: Variable) -> Cow<'_, [u8]>;
 
+    /// An `SSL_*` variable of the connection's TLS session, by its whole name; none without TLS.
+    fn session_variable(&self, _name: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
     /// A header of the request. Several values are joined by `, `.
     fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
 

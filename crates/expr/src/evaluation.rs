@@ -203,6 +203,7 @@ impl<'c> Evaluation<'c> {
         match word {
             Word::Literal(bytes) | Word::Digits(bytes) => Ok(Cow::Borrowed(bytes)),
             Word::Variable(variable) => bounded(self.context.variable(*variable)),
+            Word::Session(name) => bounded(self.context.session_variable(name).unwrap_or_default()),
             Word::Header(name) => {
                 self.depend_on(name.as_bytes())?;
                 bounded(self.context.request_header(name.as_bytes()).unwrap_or_default())

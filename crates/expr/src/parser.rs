@@ -343,6 +343,7 @@ impl<'t> Parser<'t> {
             let word = match variable::find(&name) {
                 Some(Named::Header(header)) => Ok(Word::Header(header)),
                 Some(Named::Variable(variable)) => Ok(Word::Variable(variable)),
+                None if variable::is_of_session(&name) => Ok(Word::Session(name.as_str().into())),
                 None => Err(format!("Variable '{name}' does not exist")),
             };
             return Ok(self.resolve(word, Word::empty));

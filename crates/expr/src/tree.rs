@@ -49,6 +49,8 @@ pub(crate) enum Word {
     /// A number without quotes, which no operator accepts as an address.
     Digits(Box<[u8]>),
     Variable(Variable),
+    /// An `SSL_*` variable.
+    Session(Box<str>),
     Header(&'static str),
     Group(usize),
     Call(Function, Box<Word>),

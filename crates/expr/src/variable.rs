@@ -149,6 +149,11 @@ pub(crate) fn find(name: &str) -> Option<Named> {
     known.copied().map(Named::Variable)
 }
 
+/// Whether a name is that of a variable of the TLS session (mod_ssl: ssl_expr_lookup).
+pub(crate) fn is_of_session(name: &str) -> bool {
+    name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("SSL_"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

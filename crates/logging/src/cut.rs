@@ -120,6 +120,7 @@ fn is_free(item: &Item) -> bool {
         | Item::RequestTrailer(_)
         | Item::ResponseTrailer(_)
         | Item::Cookie(_)
+        | Item::Session(_)
         | Item::Environment(_)
         | Item::Note(_)
         | Item::File

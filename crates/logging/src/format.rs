@@ -40,6 +40,8 @@ pub(crate) enum Item {
     ResponseTrailer(FieldName),
     /// %{NAME}C
     Cookie(Box<[u8]>),
+    /// %{NAME}x, and the names of %{NAME}c: a variable of the TLS session.
+    Session(Box<str>),
     /// %{NAME}e
     Environment(Box<[u8]>),
     /// %{NAME}n
@@ -325,6 +327,8 @@ fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String>
         'q' => Item::Query,
         'X' => Item::ConnectionStatus,
         'C' => Item::Cookie(name()),
+        'x' => Item::Session(argument.into()),
+        'c' => Item::Session(session_variable(argument).into()),
         'k' => Item::KeepAlives,
         'r' => Item::RequestLine,
         'D' => Item::Duration(DurationUnit::Micros),
@@ -339,6 +343,17 @@ fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String>
         unknown => return Err(format!("Unrecognized LogFormat directive %{unknown}")),
     };
     Ok((item, matches!(letter, 'L' | 'r' | 'D' | 'T' | 'U' | 's' | 'R'), after))
+}
+
+/// The variable that a name of %{NAME}c stands for (mod_ssl: ssl_var_log_handler_c).
+fn session_variable(name: &str) -> &'static str {
+    match name {
+        "version" => "SSL_PROTOCOL",
+        "cipher" => "SSL_CIPHER",
+        "subjectdn" | "clientcert" => "SSL_CLIENT_S_DN",
+        "issuerdn" | "cacert" => "SSL_CLIENT_I_DN",
+        _ => "",
+    }
 }
 
 /// %{ARGUMENT}t (mod_log_config.c: log_request_time).

@@ -67,6 +67,16 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
     }
 }
 
+/// A variable of the TLS session (mod_ssl: ssl_var_log_handler_x).
+fn write_session(name: &str, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let session = exchange.request.secure.as_ref();
+    if name.eq_ignore_ascii_case("HTTPS") {
+        out.extend_from_slice(if session.is_some() { b"on" } else { b"off" });
+    } else if let Some(value) = session.and_then(|session| session.variable(name, false)) {
+        escape(For::Access, value.as_bytes(), out);
+    }
+}
+
 fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let request = exchange.request;
     let transfer = exchange.transfer;
@@ -95,6 +105,7 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         Item::ResponseField(name) => write_response_field(exchange, name, out),
         Item::RequestTrailer(name) => write_fields(&request.trailers, name, out),
         Item::ResponseTrailer(name) => write_fields(&exchange.response.trailers, name, out),
+        Item::Session(name) => write_session(name, exchange, out),
         Item::Cookie(name) => {
             if let Some(value) = cookie(request.fields(), name) {
                 quote(value, out);

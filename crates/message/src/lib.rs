@@ -22,6 +22,7 @@ mod range;
 mod request;
 mod resource;
 mod response;
+mod secure;
 mod status;
 mod target;
 mod url_path;
@@ -51,6 +52,7 @@ pub use resource::{
     Content, Login, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };
 pub use response::{Response, ResponseParts};
+pub use secure::{ClientCertificate, Secure};
 pub use status::Status;
 pub use target::{Address, BadTarget, Proxied, Target};
 pub use url_path::{

@@ -2,7 +2,7 @@
 
 use crate::{
     Allowance, BodyLength, Fields, HostNames, Lookups, Method, Notice, Peer, Probe, Questions,
-    Resource, Response, Source, Status, Told, UrlPath, Variables,
+    Resource, Response, Secure, Source, Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -154,6 +154,8 @@ pub struct Request {
     pub proxy: Option<SocketAddr>,
     /// Whether the address of the client was taken from the PROXY header of the connection.
     pub is_introduced: bool,
+    /// The TLS session of the connection; none if the connection is in clear text.
+    pub secure: Option<Arc<dyn Secure>>,
     /// The time of the first byte, in microseconds since 1970 (%t, REQUEST_TIME).
     pub time_us: u64,
     /// The number of requests answered on this connection before (%k).
@@ -408,6 +410,7 @@ impl Request {
             peer,
             proxy: None,
             is_introduced: false,
+            secure: None,
             time_us,
             keepalives: 0,
             server: 0,
@@ -465,6 +468,7 @@ impl Request {
             peer: self.peer,
             proxy: self.proxy,
             is_introduced: self.is_introduced,
+            secure: self.secure.clone(),
             time_us: self.time_us,
             keepalives: 0,
             server: self.server,
@@ -496,6 +500,18 @@ impl Request {
         }
     }
 
+    /// The scheme of the request's URL (Apache: ap_http_scheme).
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.secure.is_some() { "https" } else { "http" }
+    }
+
+    /// The port that is left out of URLs of this scheme.
+    #[must_use]
+    pub fn default_port(&self) -> u16 {
+        if self.secure.is_some() { 443 } else { 80 }
+    }
+
     /// The address that has connected: that of the client, or of a proxy in front of it.
     #[must_use]
     pub fn connected(&self) -> SocketAddr {
@@ -524,6 +540,7 @@ impl Request {
             peer,
             proxy,
             is_introduced,
+            secure,
             time_us,
             keepalives,
             server,
@@ -566,7 +583,7 @@ impl Request {
         }
         (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
         (*body, *port, *names, *beyond) = (None, None, None, None);
-        (*proxy, *is_introduced) = (None, false);
+        (*proxy, *is_introduced, *secure) = (None, false, None);
         (*probe, *previous, *used_name, *late) = (None, None, None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);

@@ -28,6 +28,7 @@
 //! Sessions are `Send`: a handshake may be computed in another thread.
 
 mod cache;
+mod certificate;
 mod ciphers;
 mod clients;
 mod facts;
@@ -42,6 +43,7 @@ mod session;
 mod suites;
 #[cfg(test)]
 mod testing;
+mod variables;
 
 pub use cache::Cache;
 pub use ciphers::{Invalid, Selection, parse as parse_ciphers, parse_new as parse_new_ciphers};

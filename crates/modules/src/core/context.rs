@@ -67,7 +67,7 @@ impl<'a> RequestContext<'a> {
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match variable {
             Variable::RequestMethod => Some(request.method_name().into()),
-            Variable::RequestScheme => Some(b"http"[..].into()),
+            Variable::RequestScheme => Some(request.scheme().as_bytes().into()),
             Variable::RequestUri | Variable::DocumentUri => Some((&*request.resource.path).into()),
             Variable::PathInfo => Some((&*request.resource.path_info).into()),
             Variable::QueryString => {
@@ -107,6 +107,7 @@ impl<'a> RequestContext<'a> {
             // A look is no request of a protocol (request.c: set_sub_req_protocol).
             Variable::ServerProtocol if request.resource.depth > 0 => Some(b"INCLUDED"[..].into()),
             Variable::ServerProtocol => Some(request.head.version.text().as_bytes().into()),
+            Variable::Https if request.secure.is_some() => Some(b"on"[..].into()),
             Variable::Https | Variable::Http2 => Some(b"off"[..].into()),
             Variable::Ipv6 => Some(if request.connected().ip().to_canonical().is_ipv6() {
                 b"on"[..].into()
@@ -180,6 +181,11 @@ impl<'a> RequestContext<'a> {
 impl Context for RequestContext<'_> {
     fn variable(&self, variable: Variable) -> Cow<'_, [u8]> {
         self.plain(variable).or_else(|| self.found(variable)).unwrap_or_default()
+    }
+
+    fn session_variable(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let value = self.request.secure.as_ref()?.variable(name, false)?;
+        Some(value.into_bytes().into())
     }
 
     fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {

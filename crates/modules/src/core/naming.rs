@@ -32,21 +32,21 @@ pub fn public_port(request: &Request, core: CoreSettings<'_>) -> u16 {
         Tristate::Off | Tristate::Third => request.port.or(physical).or(configured),
         Tristate::On => configured.or(physical),
     };
-    known.unwrap_or(80)
+    known.unwrap_or(request.default_port())
 }
 
-/// `http://name[:port]` and the path behind it; the port is left out where it is the scheme's.
+/// `scheme://name[:port]` and the path behind it; the port is left out where it is the scheme's.
 #[must_use]
 pub fn public_url(request: &Request, core: CoreSettings<'_>, path: &[u8]) -> Vec<u8> {
     let name = public_name(request, core);
     let port = public_port(request, core);
-    let mut url = b"http://".to_vec();
+    let mut url = [request.scheme().as_bytes(), b"://"].concat();
     if name.contains(&b':') {
         url.extend_from_slice(&[b"[", &*name, b"]"].concat());
     } else {
         url.extend_from_slice(&name);
     }
-    if port != 80 {
+    if port != request.default_port() {
         url.extend_from_slice(format!(":{port}").as_bytes());
     }
     url.extend_from_slice(path);

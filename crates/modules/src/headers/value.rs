@@ -35,7 +35,7 @@ pub enum Part {
     /// `%{NAME}e`: a variable of the request's environment.
     Env(Box<[u8]>),
     /// `%{NAME}s`: a variable of the TLS connection.
-    Tls,
+    Tls(Box<str>),
 }
 
 impl Value {
@@ -124,7 +124,19 @@ impl Part {
                 out.extend_from_slice(request.resource.env.value(name).unwrap_or(b"(null)"));
                 unwrap(out.get_mut(start..).unwrap_or_default());
             }
-            Part::Tls => out.extend_from_slice(b"(null)"),
+            Part::Tls(name) => {
+                let value = request.secure.as_ref().and_then(|it| it.variable(name, false));
+                let mut value = match value {
+                    Some(value) if !value.is_empty() => value.into_bytes(),
+                    _ if name.eq_ignore_ascii_case("HTTPS") => match request.secure {
+                        Some(_) => b"on".to_vec(),
+                        None => b"off".to_vec(),
+                    },
+                    _ => b"(null)".to_vec(),
+                };
+                unwrap(&mut value);
+                out.extend_from_slice(&value);
+            }
         }
     }
 }
@@ -155,7 +167,7 @@ fn placeholder(tag: &str) -> Result<(Part, &str), String> {
         Some('i') => Part::Workers { idle: true },
         Some('b') => Part::Workers { idle: false },
         Some('e') => Part::Env(unquoted(argument).into()),
-        Some('s') => Part::Tls,
+        Some('s') => Part::Tls(argument.into()),
         other => {
             let letter = other.map(String::from).unwrap_or_default();
             return Err(format!("Unrecognized header format %{letter}"));

@@ -75,19 +75,19 @@ impl Run<'_> {
         self.filename = public_url(self.request, self.core, &self.filename);
     }
 
-    /// Removes `http://` and a name of this host, so that the substitution does not redirect to the
+    /// Removes the scheme and a name of this host, so that the substitution does not redirect to the
     /// host itself (mod_rewrite.c: reduce_uri).
     pub(super) fn reduce(&mut self) {
-        const SCHEME: &[u8] = b"http://";
-        let Some((start, rest)) = self.filename.split_at_checked(SCHEME.len()) else { return };
-        if !eq_ignore_case(start, SCHEME) || rest.is_empty() {
+        let scheme = [self.request.scheme().as_bytes(), b"://"].concat();
+        let Some((start, rest)) = self.filename.split_at_checked(scheme.len()) else { return };
+        if !eq_ignore_case(start, &scheme) || rest.is_empty() {
             return;
         }
         let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, b""));
         let mut parts = authority.splitn(2, |byte| *byte == b':');
         let (host, port) = (parts.next().unwrap_or_default(), parts.next());
-        let port = port.map_or(80, number);
+        let port = port.map_or(self.request.default_port().into(), number);
         if !self.is_own_name(host, port) {
             return;
         }

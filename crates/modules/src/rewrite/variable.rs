@@ -1,5 +1,5 @@
 //! The variables `%{NAME}` of rules (mod_rewrite.c: lookup_variable). Names are resolved when a
-//! rule is compiled. An unknown name, or a name of a missing module (`SSL:`), has an empty value.
+//! rule is compiled. An unknown name has an empty value.
 
 use crate::RequestContext;
 use evenkeel_expr::{Context as _, Variable as Known};
@@ -17,6 +17,8 @@ pub(super) enum Variable {
     Field(Box<[u8]>),
     /// REQUEST_FILENAME and SCRIPT_FILENAME: the file name of the run.
     Filename,
+    /// `SSL:NAME`: a variable of the TLS session.
+    Session(Box<str>),
     /// SERVER_ADDR.
     ServerAddress,
     /// A variable that expressions have too.
@@ -61,6 +63,9 @@ impl Variable {
         if let [a, b, c, b':', rest @ ..] = name {
             return match [*a, *b, *c] {
                 kind if !rest.is_empty() && is("ENV", &kind) => Variable::Environment(rest.into()),
+                kind if is("SSL", &kind) => {
+                    Variable::Session(String::from_utf8_lossy(rest).into_owned().into())
+                }
                 _ => Variable::Nothing,
             };
         }
@@ -109,6 +114,10 @@ impl Variable {
             Variable::ServerAddress => {
                 context.request.peer.local_ip().to_string().into_bytes().into()
             }
+            Variable::Session(name) if name.eq_ignore_ascii_case("HTTPS") => {
+                context.variable(Known::Https)
+            }
+            Variable::Session(name) => context.session_variable(name).unwrap_or_default(),
             Variable::Field(name) => context.request_header(name).unwrap_or_default(),
             Variable::Environment(name) => {
                 let own = context.note(name).or_else(|| context.request_environment(name));
@@ -149,7 +158,7 @@ mod tests {
         assert_eq!(compile("env:Foo"), Variable::Environment(b"Foo".as_slice().into()));
         assert_eq!(compile("Request_Uri"), Variable::Known(Known::RequestUri));
         assert_eq!(compile("SCRIPT_FILENAME"), Variable::Filename);
-        for name in ["", "X", "HANDLER", "SSL:SSL_CIPHER", "ENV:", "HTTP:", "LA-U:", "HTTP_FOO"] {
+        for name in ["", "X", "HANDLER", "SSX:SSL_CIPHER", "ENV:", "HTTP:", "LA-U:", "HTTP_FOO"] {
             assert_eq!(compile(name), Variable::Nothing, "{name}");
         }
     }

@@ -126,7 +126,7 @@ fn add_server(
     }
     variables.set("REMOTE_ADDR", ip_text(request.peer.client_ip()));
     variables.set("DOCUMENT_ROOT", root);
-    variables.set("REQUEST_SCHEME", "http");
+    variables.set("REQUEST_SCHEME", request.scheme());
     variables.set("CONTEXT_PREFIX", notes.value("context-prefix").unwrap_or_default());
     let context_root = notes.value("context-document-root").unwrap_or(root);
     variables.set("CONTEXT_DOCUMENT_ROOT", context_root);
