@@ -65,8 +65,11 @@ const FUNCTIONS: &[(&str, Function, bool)] = &[
 pub(crate) fn find(name: &str, author: Author) -> Result<Function, String> {
     let known = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
     match known {
+        None if author == Author::Page && name.eq_ignore_ascii_case("v") => {
+            Ok(Function::RequestEnvironment)
+        }
         None => Err(format!("Function '{name}' does not exist")),
-        Some((known, _, false)) if author == Author::Htaccess => {
+        Some((known, _, false)) if author != Author::Server => {
             Err(format!("{known} not available in restricted context"))
         }
         Some((_, function, _)) => Ok(*function),

@@ -44,6 +44,9 @@ pub enum Author {
     Server,
     /// The author of an .htaccess file, who may not: `file()` and `filesize()` are refused.
     Htaccess,
+    /// The author of a page with server-side includes: the same, and the function `v` is the
+    /// environment of the page.
+    Page,
 }
 
 /// An expression that is true or false, as in `<If>` and `Require expr`.

@@ -220,6 +220,9 @@ pub struct Request {
     pub used_nonce: Rc<RefCell<Option<UsedNonce>>>,
     /// What becomes known only once the body has been sent; none if nothing will.
     pub late: Option<Rc<RefCell<Late>>>,
+    /// What the pages of the request share (mod_include). The room that parses pages defines the
+    /// type.
+    pub page: Option<Rc<dyn Any>>,
     /// Tells a handler that waits or has much work that its client has disconnected.
     pub departure: Rc<Departure>,
 }
@@ -270,6 +273,8 @@ pub struct Departure {
     told: Cell<bool>,
     permit: Cell<Permit>,
     credit: Cell<CreditState>,
+    /// Whether the request has no credit that it could return.
+    is_detached: bool,
 }
 
 /// The state of a request that may need a permit for expensive work.
@@ -284,6 +289,13 @@ enum Permit {
 }
 
 impl Departure {
+    /// For a part of a response, which is made while the response is sent: it holds no credit, and
+    /// is dropped when its client disconnects.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self { is_detached: true, ..Self::default() }
+    }
+
     /// Returns ready once the request may begin expensive work. The caller is polled again at that
     /// time, and must not wait for anything else until then.
     pub fn poll_permit(&self) -> Poll<()> {
@@ -316,6 +328,9 @@ impl Departure {
     /// A handler calls this function before it waits for a resource that other requests hold,
     /// such as a place at an application, and [`Departure::poll_credit`] after that.
     pub fn return_credit(&self) {
+        if self.is_detached {
+            return;
+        }
         self.credit.set(CreditState::Returned);
     }
 
@@ -438,6 +453,7 @@ impl Request {
             used_name: None,
             used_nonce: Rc::default(),
             late: None,
+            page: None,
             departure: Rc::default(),
         }
     }
@@ -496,6 +512,7 @@ impl Request {
             used_name: None,
             used_nonce: Rc::clone(&self.used_nonce),
             late: None,
+            page: None,
             departure: Rc::clone(&self.departure),
         }
     }
@@ -510,6 +527,37 @@ impl Request {
     #[must_use]
     pub fn default_port(&self) -> u16 {
         if self.secure.is_some() { 443 } else { 80 }
+    }
+
+    /// A copy of the request for the parts of its response that are made while the response is
+    /// sent. The copy has no body, and holds no credit of its own.
+    #[must_use]
+    pub fn for_parts(&mut self) -> Self {
+        const OF_BODY: [&str; 8] = [
+            "Content-Encoding",
+            "Content-Language",
+            "Content-Length",
+            "Content-Location",
+            "Content-MD5",
+            "Content-Range",
+            "Content-Type",
+            "Transfer-Encoding",
+        ];
+        let mut copy = self.with_resource(self.resource.clone());
+        copy.keepalives = self.keepalives;
+        copy.previous = self.previous.clone();
+        copy.told = self.told;
+        copy.used_name = self.used_name.clone();
+        copy.late = Some(Rc::clone(self.late.get_or_insert_default()));
+        copy.page = self.page.clone();
+        copy.departure = Rc::new(Departure::detached());
+        if self.head.length != BodyLength::None {
+            copy.head.receive().length = BodyLength::None;
+            OF_BODY.into_iter().for_each(|name| {
+                copy.fields_mut().remove(name);
+            });
+        }
+        copy
     }
 
     /// The address that has connected: that of the client, or of a proxy in front of it.
@@ -568,6 +616,7 @@ impl Request {
             used_name,
             used_nonce,
             late,
+            page,
             departure,
         } = self;
         head.clear();
@@ -584,7 +633,7 @@ impl Request {
         (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
         (*body, *port, *names, *beyond) = (None, None, None, None);
         (*proxy, *is_introduced, *secure) = (None, false, None);
-        (*probe, *previous, *used_name, *late) = (None, None, None, None);
+        (*probe, *previous, *used_name, *late, *page) = (None, None, None, None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         *told = Told::default();

@@ -216,6 +216,9 @@ pub struct Resource {
     /// Whether this is the resource of a subrequest (or of one within it) for a file whose name was
     /// known before its path.
     pub is_of_file: bool,
+    /// Whether the conditions of the request's fields do not apply (Apache: no_local_copy). They
+    /// never apply to a subrequest.
+    pub is_unconditional: bool,
     /// Whether a RewriteRule with the flag END has matched. No rules are applied after that, to
     /// this request and to its internal redirects.
     pub is_rewriting_over: bool,
@@ -259,6 +262,7 @@ impl Default for Resource {
             main_path: None,
             is_question: false,
             is_of_file: false,
+            is_unconditional: false,
             is_rewriting_over: false,
             walked: None,
             settings: SettingsId::default(),
@@ -317,6 +321,7 @@ impl Resource {
             main_path: Some(self.path[..].into()),
             is_question: false,
             is_of_file: self.is_of_file,
+            is_unconditional: true,
             is_rewriting_over: false,
             walked: self.walked.clone(),
             settings: SettingsId::default(),
@@ -362,6 +367,7 @@ impl Resource {
             main_path: self.main_path,
             is_question: self.is_question,
             is_of_file: self.is_of_file,
+            is_unconditional: self.is_unconditional,
             is_rewriting_over: self.is_rewriting_over,
             walked: self.walked,
             settings: found.settings,
@@ -397,6 +403,7 @@ impl Resource {
             main_path: self.main_path.clone(),
             is_question: self.is_question,
             is_of_file: false,
+            is_unconditional: self.depth > 0,
             is_rewriting_over: self.is_rewriting_over,
             walked: self.walked.clone(),
             settings: SettingsId::default(),
@@ -432,6 +439,7 @@ impl Resource {
             main_path,
             is_question,
             is_of_file,
+            is_unconditional,
             is_rewriting_over,
             walked,
             settings,
@@ -451,7 +459,7 @@ impl Resource {
         *content = Content::default();
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
         (*query, *user, *auth_type, *main_path) = (None, None, None, None);
-        (*is_question, *is_rewriting_over) = (false, false);
+        (*is_question, *is_rewriting_over, *is_unconditional) = (false, false, false);
         *proxied = None;
         *known_login = None;
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);

@@ -3,9 +3,11 @@
 //! ap_register_input_filter). A configuration names them, and the pipeline calls the function of
 //! the declaration.
 
+use crate::include::Tags;
 use crate::{Sections, ServerSettings};
-use evenkeel_message::{Answer, FilterPosition, Request, Response, Source};
+use evenkeel_message::{Answer, Body, FilterPosition, Request, Response, Source};
 use evenkeel_sys::blocking_pool::BlockingPool;
+pub use evenkeel_sys::open::Stat;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,8 +25,22 @@ pub struct Means<'a> {
     pub blocking_pool: &'a Arc<BlockingPool>,
     /// The permits for bodies that are recoded piece by piece.
     pub presses: &'a Arc<crate::deflate::Presses>,
+    /// What needs other paths of the site, programs and files.
+    pub subrequests: &'a dyn Subrequests,
     /// LimitRequestBody with its default, in bytes.
     pub limit_request_body: u64,
+}
+
+/// What a filter asks of the server beside the request: the pipeline implements it.
+pub trait Subrequests {
+    /// The type, owner, size and times of the file of a request, if there is one.
+    fn stat(&self, request: &Request) -> Option<Stat>;
+
+    /// Whether the file of a page is known to have no element, with the tags of its host.
+    fn is_plain(&self, request: &Request, stat: Stat) -> bool;
+
+    /// The body of a page whose elements are replaced as it is sent.
+    fn parse_page(&self, request: &mut Request, tags: Tags, page: Body) -> Body;
 }
 
 /// What an output filter has done.
@@ -51,6 +67,8 @@ pub struct OutputFilter {
     pub name: &'static str,
     /// The position among the filters of a response.
     pub position: FilterPosition,
+    /// Prepares a request before its handler runs (Apache: ap_init_filter_func).
+    pub begin: Option<fn(&mut Request, &Means<'_>)>,
     /// Changes a response.
     pub act: ActOnResponse,
 }

@@ -17,6 +17,7 @@ mod prefix;
 mod provided;
 mod registry;
 pub mod script;
+mod size;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -73,6 +74,7 @@ modules! {
     mod autoindex;
     mod negotiation;
     mod filter;
+    mod include;
     mod deflate;
     mod rewrite;
     use mpm::WORKER;
@@ -83,7 +85,7 @@ modules! {
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
 pub use self::core::{CoreSettings, RequestContext};
-pub use filters::{Effect, InputFilter, Means, OutputFilter, RequestBody};
+pub use filters::{Effect, InputFilter, Means, OutputFilter, RequestBody, Stat, Subrequests};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
 pub use provided::{

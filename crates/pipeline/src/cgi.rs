@@ -37,11 +37,7 @@ pub(crate) async fn run(
 ) -> Result<Response, Answer> {
     let module = pipeline.site.runs_programs.unwrap_or("cgi");
     cgi::check(request, module, &plan.core, looked.found.kind())?;
-    let Some(launcher) = pipeline.launcher.get().map(Arc::clone) else {
-        let text = "no launcher starts programs in this process".to_owned();
-        request.notify(Notice::own(module, Level::Error, text));
-        return Err(Status::INTERNAL_SERVER_ERROR.into());
-    };
+    let launcher = launcher(pipeline, request, module)?;
     let may_wait = pipeline.before_wait(request, plan).await;
     let server = pipeline.site.server(request.server);
     let silence = plan.cgi.timeout().unwrap_or_else(|| server.timeout());
@@ -89,6 +85,64 @@ pub(crate) async fn run(
     }
     response.close = is_nph;
     Ok(response)
+}
+
+/// Runs a command of a page by the shell (`exec cmd` of mod_include), and returns its output.
+///
+/// # Errors
+/// No place is free in time, or the shell cannot be started.
+pub(crate) async fn run_command(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
+    plan: &Plan,
+    mut variables: Variables,
+    command: &[u8],
+) -> Result<Body, Answer> {
+    let module = pipeline.site.runs_programs.unwrap_or("cgi");
+    let launcher = launcher(pipeline, request, module)?;
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let silence =
+        plan.cgi.timeout().unwrap_or_else(|| pipeline.site.server(request.server).timeout());
+    let path_info = request.resource.path_info.clone();
+    if !path_info.is_empty() {
+        variables.set("PATH_INFO", cgi::escape_for_shell(&path_info));
+        if let Some(file) = Box::pin(translated(pipeline, request, &path_info)).await {
+            variables.set("PATH_TRANSLATED", file);
+        }
+    }
+    let place = enter(pipeline, request, module, silence, &may_wait).await?;
+    let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
+    let file = request.resource.file.as_bytes().to_vec();
+    let run = Run {
+        order: cgi::shell_order(request, &variables, &plan.core, command),
+        launcher,
+        body: None,
+        silence,
+        is_nph: false,
+        keeps_remains: false,
+        kept_body: 0,
+        silent: cgi::silence(module, &file),
+        complain: Box::new(move |line| cgi::complaint(module, &file, line)),
+        place,
+    };
+    evenkeel_upstream::run_command(&may_wait, run, &late).await.map_err(|error| {
+        let text = format!("couldn't spawn child process: {error}");
+        request.notify(Notice::new(module, Level::Error, 1227, text));
+        Status::INTERNAL_SERVER_ERROR.into()
+    })
+}
+
+/// The socket of the launcher.
+fn launcher(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    module: &'static str,
+) -> Result<Arc<OwnedFd>, Answer> {
+    pipeline.launcher.get().map(Arc::clone).ok_or_else(|| {
+        let text = "no launcher starts programs in this process".to_owned();
+        request.notify(Notice::own(module, Level::Error, text));
+        Status::INTERNAL_SERVER_ERROR.into()
+    })
 }
 
 fn frames_itself(head: &ScriptHead) -> bool {

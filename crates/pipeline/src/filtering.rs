@@ -1,13 +1,16 @@
 //! The filters of a response on its way out (the phase `filter`), and those of the body of a
-//! request on its way in. A module declares its filters in its `MODULE`, and the declaration has the
+//! request on its way in. A module declares its filters in its `MODULE`; the declaration has the
 //! function that is called here.
 
 use crate::body;
+use crate::including::Parent;
 use crate::phases::around;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Level, Method, Notice, Request, Response, Status};
 use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// How many times a body may be changed on its way out: whoever writes an .htaccess file could have
 /// it compressed and unpacked again without end.
@@ -32,9 +35,9 @@ impl Filtered {
 /// # Errors
 /// A status where a filter cannot do its work.
 pub(crate) fn filter(
-    pipeline: &Pipeline,
+    pipeline: &Rc<Pipeline>,
     request: &mut Request,
-    plan: &Plan,
+    plan: &Arc<Plan>,
     mut response: Response,
 ) -> Result<Filtered, Answer> {
     let server = pipeline.site.server(request.server);
@@ -60,9 +63,9 @@ pub(crate) fn filter(
 /// Sends the response through the output filters that are named for it; none as a rule. Says
 /// whether its body was compressed.
 fn recode(
-    pipeline: &Pipeline,
+    pipeline: &Rc<Pipeline>,
     request: &mut Request,
-    plan: &Plan,
+    plan: &Arc<Plan>,
     response: &mut Response,
 ) -> Result<bool, Answer> {
     let named = filter::Named {
@@ -72,7 +75,8 @@ fn recode(
     if named.is_empty() && plan.filter.is_empty() {
         return Ok(false);
     }
-    let means = means(pipeline, request, plan);
+    let parent = Parent { pipeline, plan };
+    let means = means(pipeline, request, plan, &parent);
     let (mut is_compressed, mut changes) = (false, 0);
     for step in filter::steps(&plan.filter, &named, request, &pipeline.site.global.active).iter() {
         let output = match step {
@@ -100,18 +104,56 @@ fn recode(
 }
 
 /// What the filters of a request work with.
-fn means<'a>(pipeline: &'a Pipeline, request: &Request, plan: &'a Plan) -> Means<'a> {
+fn means<'a>(
+    pipeline: &'a Pipeline,
+    request: &Request,
+    plan: &'a Plan,
+    parent: &'a Parent<'a>,
+) -> Means<'a> {
     Means {
         sections: plan,
         server: &pipeline.site.server(request.server).settings,
         blocking_pool: &pipeline.blocking_pool,
         presses: &pipeline.presses,
+        subrequests: parent,
         limit_request_body: body::limit(plan),
     }
 }
 
+/// Sends a part of a response, which a subrequest has made, through the output filters that are
+/// named for it.
+///
+/// # Errors
+/// A status where a filter cannot do its work.
+pub(crate) fn filter_part(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Request,
+    plan: &Arc<Plan>,
+    response: &mut Response,
+) -> Result<(), Answer> {
+    core::name_type(request, response);
+    recode(pipeline, request, plan, response).map(|_| ())
+}
+
+/// Lets the output filters of a request prepare it before its handler runs (config.c:
+/// ap_invoke_handler, which calls ap_init_filter_func).
+pub(crate) fn begin(pipeline: &Rc<Pipeline>, request: &mut Request, plan: &Arc<Plan>) {
+    let by_extension = request.resource.content.output_filters.as_deref();
+    let by_section = plan.core.output_filters.as_deref();
+    if by_extension.is_none() && by_section.is_none() && plan.filter.is_empty() {
+        return;
+    }
+    let named = filter::Named { by_extension: by_extension.map(Into::into), by_section };
+    let parent = Parent { pipeline, plan };
+    for output in filter::outputs(&plan.filter, &named, &pipeline.site.global.active) {
+        if let Some(begin) = output.begin {
+            begin(request, &means(pipeline, request, plan, &parent));
+        }
+    }
+}
+
 /// Sends the body of a request through the input filters that are named for it; none as a rule.
-pub(crate) fn filter_input(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
+pub(crate) fn filter_input(pipeline: &Rc<Pipeline>, request: &mut Request, plan: &Arc<Plan>) {
     let named = filter::Named {
         by_extension: request.resource.content.input_filters.clone(),
         by_section: plan.core.input_filters.as_deref(),
@@ -120,7 +162,8 @@ pub(crate) fn filter_input(pipeline: &Pipeline, request: &mut Request, plan: &Pl
         return;
     }
     let filters = filter::input_filters(&named, request, &pipeline.site.global.active);
-    let means = means(pipeline, request, plan);
+    let parent = Parent { pipeline, plan };
+    let means = means(pipeline, request, plan, &parent);
     // The filter that is nearest to the handler is the last to see the body.
     for filter in filters.iter().rev() {
         if let Some(body) = request.body.take() {

@@ -12,6 +12,7 @@ mod frames;
 mod handler;
 mod hosts;
 mod htaccess;
+mod including;
 mod known;
 mod listing;
 mod login;

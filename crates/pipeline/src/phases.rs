@@ -31,8 +31,8 @@ use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    alias, allowmethods, auth_basic, authz_core, core, env, headers, lab, mime, negotiation,
-    remoteip, rewrite, setenvif, status, userdir, vhost_alias,
+    alias, allowmethods, auth_basic, authz_core, core, env, headers, include, lab, mime,
+    negotiation, remoteip, rewrite, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -530,6 +530,10 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
         return stop(request, plan, answer);
     }
     env::set_variables(&mut request, &plan.env);
+    if pipeline.site.parses_pages {
+        let stat = found.as_ref().and_then(|looked| looked.found.stat());
+        include::choose(&mut request, &plan.include, stat);
+    }
     if pipeline.site.negotiates {
         negotiation::spell_encoding(&mut request);
     }
@@ -579,6 +583,7 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             return stop(request, plan, status);
         }
     }
+    filtering::begin(pipeline, &mut request, &plan);
     let result = match (handler, &found) {
         (Handler::Shed, _) => Ok(shed()),
         (Handler::Listing, Some(folder)) => {

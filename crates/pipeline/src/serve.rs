@@ -5,6 +5,7 @@
 use crate::die;
 use crate::filtering;
 use crate::frames::Frames;
+use crate::including::PlainPages;
 use crate::look;
 use crate::phases;
 use crate::site::{Plan, Site};
@@ -72,6 +73,8 @@ pub struct Pipeline {
     pub(crate) places: Rc<Places>,
     /// The socket of the launcher of programs; empty if the site runs none.
     pub(crate) launcher: OnceCell<Arc<OwnedFd>>,
+    /// The pages that have no elements.
+    pub(crate) plain_pages: PlainPages,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -129,6 +132,7 @@ impl Pipeline {
             responses,
             places: Places::new(credits),
             launcher: OnceCell::new(),
+            plain_pages: PlainPages::default(),
             looks,
             own: Weak::clone(own),
         })
@@ -172,7 +176,10 @@ impl Pipeline {
 
     /// The phases, each consuming what the one before has made (ARCHITECTURE.md: The journey
     /// of a request).
-    async fn phases(self: &Rc<Self>, request: Box<Request>) -> Result<Concluded, Stopped<Plan>> {
+    pub(crate) async fn phases(
+        self: &Rc<Self>,
+        request: Box<Request>,
+    ) -> Result<Concluded, Stopped<Plan>> {
         let received = phases::receive(self, request).await?;
         let translated = phases::translate(self, received).await?;
         if phases::is_trace(&translated.request) {
@@ -337,7 +344,7 @@ impl Pipeline {
     }
 
     /// Has the notices of a request written.
-    fn tell_now(&self, request: &mut Request, plan: &Plan) {
+    pub(crate) fn tell_now(&self, request: &mut Request, plan: &Plan) {
         self.keep_notices(request, plan);
         if !request.notices.is_empty() {
             self.settle_name(request, plan);

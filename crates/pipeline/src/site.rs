@@ -61,6 +61,8 @@ pub struct Site {
     /// The name of the module that runs programs, for the error log; none if neither mod_cgid nor
     /// mod_cgi is active.
     pub runs_programs: Option<&'static str>,
+    /// Whether mod_include is active.
+    pub parses_pages: bool,
     /// The folder that relative paths of sockets refer to (DefaultRuntimeDir).
     pub runtime_dir: PathBuf,
     /// Whether mod_rewrite is active.
@@ -307,6 +309,7 @@ impl Site {
             .into_iter()
             .find(|(file, _)| language.vocabulary.module_loaded(file))
             .map(|(_, name)| name);
+        let parses_pages = language.vocabulary.module_loaded("mod_include.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
             vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
@@ -317,6 +320,7 @@ impl Site {
         Ok(Site {
             passes_on,
             runs_programs,
+            parses_pages,
             runtime_dir,
             negotiates,
             rewrites,

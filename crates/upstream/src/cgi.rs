@@ -158,6 +158,37 @@ pub async fn run_program(
     }
 }
 
+/// Runs a command whose output has no head, and returns the output.
+///
+/// # Errors
+/// The program cannot be started.
+pub async fn run_command(_: &MayWait, run: Run, late: &Rc<RefCell<Late>>) -> io::Result<Body> {
+    let process = Process::start(&run.order, &run.launcher, run.silence).await?;
+    let talk = Talk {
+        process,
+        body: run.body,
+        unsent: Bytes::new(),
+        remains: Remains::default(),
+        keeps_remains: false,
+        kept_body: 0,
+        lines: Lines::default(),
+        silence: run.silence,
+        timer: None,
+        _place: run.place,
+    };
+    let stream = Stream {
+        talk: Some(talk),
+        first: None,
+        failed: None,
+        complain: run.complain,
+        silent_notice: run.silent,
+        late: Rc::clone(late),
+        silent: None,
+        is_slow: false,
+    };
+    Ok(stream.gather().await)
+}
+
 /// A running program.
 struct Process {
     input: Option<WatchedWriter>,

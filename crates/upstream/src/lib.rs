@@ -11,7 +11,7 @@ mod fcgi;
 mod places;
 mod spool;
 
-pub use cgi::{Complain, Remains, Run, RunFailure, run_program};
+pub use cgi::{Complain, Remains, Run, RunFailure, run_command, run_program};
 pub use connect::Patience;
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};

@@ -186,7 +186,7 @@ impl<'a> Rows<'a> {
             put(out, &date);
         }
         if !self.has(Flags::SUPPRESS_SIZE) {
-            put(out, &cell::size(row.size));
+            put(out, &crate::size::abbreviated(row.size));
             put(out, "  ");
         }
         if let (false, Some(text)) = (self.has(Flags::SUPPRESS_DESCRIPTION), &row.description) {
@@ -306,7 +306,7 @@ impl<'a> Rows<'a> {
         }
         if !self.has(Flags::SUPPRESS_SIZE) {
             self.cell(out, "</td><td", "size", " align=\"right\"");
-            put(out, &cell::size(row.size));
+            put(out, &crate::size::abbreviated(row.size));
         }
         if !self.has(Flags::SUPPRESS_DESCRIPTION) {
             self.cell(out, "</td><td", "desc", "");

@@ -222,6 +222,9 @@ pub fn check(
         _ if !core.options.effective().has(Options::EXEC_CGI) && !is_script_aliased => {
             (2809, Status::FORBIDDEN, "Options ExecCGI is off in this directory")
         }
+        _ if request.resource.depth > 0 && is_nph(request) => {
+            (2810, Status::FORBIDDEN, "attempt to include NPH CGI script")
+        }
         Kind::Absent => (2811, Status::NOT_FOUND, "script not found or unable to stat"),
         Kind::Directory => (2812, Status::FORBIDDEN, "attempt to invoke directory as script"),
         Kind::Denied(_) | Kind::Other => {
@@ -271,6 +274,25 @@ pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> 
         folder: file.get(..folder).unwrap_or_default().to_vec(),
         limits: core.process_limits,
     }
+}
+
+/// Makes the order to run a command of a page by the shell (mod_include: `exec cmd`).
+#[must_use]
+pub fn shell_order(
+    request: &Request,
+    variables: &Variables,
+    core: &CoreDirectory,
+    command: &[u8],
+) -> Order {
+    const SHELL: &[u8] = b"/bin/sh";
+    let arguments = vec![SHELL.to_vec(), b"-c".to_vec(), before_nul(command)];
+    Order { program: SHELL.to_vec(), arguments, ..order(request, variables, core) }
+}
+
+/// Escapes what a shell would read in a value of a page (util.c: `ap_escape_shell_cmd`).
+#[must_use]
+pub fn escape_for_shell(value: &[u8]) -> Vec<u8> {
+    escaped(value)
 }
 
 /// The name of a variable as a shell can use it (util_script.c: `ap_create_environment`).

@@ -22,6 +22,7 @@ const fn always(name: &'static str) -> Provided {
     Provided::OutputFilter(OutputFilter {
         name,
         position: FilterPosition::CONTENT_SET,
+        begin: None,
         act: |_, _, _| Ok(Effect::Nothing),
     })
 }

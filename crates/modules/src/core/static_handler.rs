@@ -249,7 +249,7 @@ fn meets_conditions(
     fields: &Fields,
     now_ns: i64,
 ) -> Verdict {
-    if request.resource.status != Status::OK {
+    if request.resource.status != Status::OK || request.resource.is_unconditional {
         return Verdict::Proceed;
     }
     let validators = Validators {

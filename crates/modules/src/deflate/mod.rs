@@ -33,6 +33,7 @@ use stream::{Recoded, Silence, Work};
 pub const DEFLATE: OutputFilter = OutputFilter {
     name: "DEFLATE",
     position: FilterPosition::CONTENT_SET,
+    begin: None,
     act: |request, means, response| {
         let is_done = compress(request, Bench::of(means), response)?;
         Ok(if is_done { Effect::Compressed } else { Effect::Nothing })
@@ -43,6 +44,7 @@ pub const DEFLATE: OutputFilter = OutputFilter {
 pub const INFLATE: OutputFilter = OutputFilter {
     name: "INFLATE",
     position: FilterPosition::RESOURCE.before(),
+    begin: None,
     act: |request, means, response| {
         let is_done = inflate(request, Bench::of(means), response)?;
         Ok(if is_done { Effect::Changed } else { Effect::Nothing })

@@ -1,6 +1,6 @@
 //! The input filter `DEFLATE`: unpacks the body of a request that is encoded with gzip
-//! (mod_deflate.c: deflate_in_filter). The serving thread unpacks a piece each time the handler asks
-//! for one, and lets others have their turn after [`TURN`] bytes.
+//! (mod_deflate.c: deflate_in_filter). The serving thread unpacks a piece each time the handler
+//! asks for one, and lets others have their turn after [`TURN`] bytes.
 
 use super::accept::without_gzip_in;
 use super::codec::{Fault, Inflater};

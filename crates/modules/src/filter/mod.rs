@@ -148,8 +148,28 @@ pub struct Named<'a> {
     pub by_section: Option<&'a [Box<str>]>,
 }
 
-/// The filters of the body of a request, the one that is nearest to the handler first (SetInputFilter,
-/// AddInputFilter; core.c: core_insert_filter).
+/// The output filters that a response may go through: those that are named, and those that the
+/// filters of the chain may stand for.
+pub fn outputs(
+    settings: &Directory,
+    named: &Named<'_>,
+    active: &ActiveModules,
+) -> Vec<OutputFilter> {
+    let mut outputs: Vec<_> =
+        named.names().filter_map(|name| active.output_filter(&name)).collect();
+    for step in settings.0.iter().flat_map(|said| &said.order().steps) {
+        match step {
+            Step::Plain(output) => outputs.push(*output),
+            Step::Chosen(filter) => {
+                outputs.extend(filter.providers.iter().map(|provider| provider.output));
+            }
+        }
+    }
+    outputs
+}
+
+/// The filters of the body of a request, the one that is nearest to the handler first
+/// (SetInputFilter, AddInputFilter; core.c: core_insert_filter).
 #[must_use]
 pub fn input_filters(
     named: &Named<'_>,

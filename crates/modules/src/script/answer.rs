@@ -68,7 +68,8 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
         always.add("Set-Cookie", cookie);
     }
     response.always = always;
-    if head.status.is_none() && matches!(request.resource.method, Method::Get | Method::Head) {
+    let is_conditional = head.status.is_none() && !request.resource.is_unconditional;
+    if is_conditional && matches!(request.resource.method, Method::Get | Method::Head) {
         settle_conditions(request, &mut response, modified);
     }
     if response.status.is_bodiless() {

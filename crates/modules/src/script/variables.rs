@@ -205,7 +205,9 @@ fn add_request(
 ) {
     let resource = &request.resource;
     variables.set("GATEWAY_INTERFACE", "CGI/1.1");
-    variables.set("SERVER_PROTOCOL", request.head.version.text());
+    // A subrequest is no request of a protocol (request.c: set_sub_req_protocol).
+    let protocol = if resource.depth > 0 { "INCLUDED" } else { request.head.version.text() };
+    variables.set("SERVER_PROTOCOL", protocol);
     variables.set("REQUEST_METHOD", request.method_name());
     variables.set("QUERY_STRING", resource.query.as_deref().unwrap_or_default());
     let rule = core.directory.cgi_variables.iter().rev().find(|(name, _)| &**name == "REQUEST_URI");
@@ -217,6 +219,11 @@ fn add_request(
     let path = &*resource.path;
     if program.path_info.is_empty() {
         variables.set("SCRIPT_NAME", path);
+        return;
+    }
+    if resource.depth > 0 {
+        variables.set("SCRIPT_NAME", path);
+        variables.set("PATH_INFO", program.path_info);
         return;
     }
     let end = find_path_info(path, program.path_info);
