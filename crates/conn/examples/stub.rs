@@ -75,6 +75,7 @@ fn main() -> std::io::Result<()> {
             ports: Arc::from([address]),
             addresses: Arc::clone(&addresses),
             slow_bytes: SlowBytes::new(SlowBytes::USUAL),
+            handshakes: SlowBytes::new(SlowBytes::USUAL),
         };
         stub::Adapter(Worker::new(site, place))
     })

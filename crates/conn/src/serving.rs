@@ -162,6 +162,14 @@ impl<S: Site> Serving<S> {
         self.note_timeout(connection, request, 0);
     }
 
+    /// A handshake of TLS that did not end in time is told to the error log alone (Apache:
+    /// mod_reqtimeout.c, reqtimeout_before_log).
+    pub(crate) fn note_handshake_timeout(&self, connection: &Connection) {
+        let text = "Request handshake read timeout";
+        let notice = Notice::new("reqtimeout", Level::Info, 1382, text);
+        self.site.tell(&notice, &connection.peer);
+    }
+
     /// Logs a request whose line did not come in time.
     pub(crate) fn note_timeout(
         &self,

@@ -3,9 +3,11 @@
 
 use evenkeel_message::{Notice, Peer, Request, Response, Status, Transfer};
 use evenkeel_proto::{HttpProtocolOptions, KeepAlive, Limits, Refusal};
+use evenkeel_tls::Door;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// The settings of a server that bear on its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct Settings {
     /// FlushMaxThreshold, in bytes: a response that holds more memory than that has to find room
     /// among what slow clients keep, once its client turns out to be one.
     pub flush_threshold: u64,
+    /// How long the handshake of TLS may take, in milliseconds from accept.
+    pub handshake_ms: u64,
     /// RequestReadTimeout header; none where it is off.
     pub header_time: Option<ReadTime>,
     /// RequestReadTimeout body; none where it is off.
@@ -39,6 +43,7 @@ impl Default for Settings {
         Self {
             keep_alive: KeepAlive { on: true, timeout_ms: 5000, max: 100 },
             timeout_ms: 60_000,
+            handshake_ms: 20_000,
             flush_threshold: 65_535,
             header_time: Some(ReadTime { initial_ms: 20_000, most_ms: Some(40_000), rate: 500 }),
             body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
@@ -108,6 +113,11 @@ pub trait Site: 'static {
     /// Whether a connection from `client` to `local` begins with a PROXY header.
     fn awaits_proxy_header(&self, _local: SocketAddr, _client: IpAddr) -> bool {
         false
+    }
+
+    /// The TLS side of the hosts of a local address; none where connections are in clear text.
+    fn door(&self, _local: SocketAddr) -> Option<Arc<dyn Door>> {
+        None
     }
 
     /// The settings of a server.

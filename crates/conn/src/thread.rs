@@ -4,12 +4,14 @@
 
 use crate::exchange::slow_bytes::SlowBytes;
 use crate::transport::addresses::Addresses;
+use crate::transport::tls::Scratch;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots};
 use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 /// Bytes that are read at once. A head that is longer is collected in a task.
@@ -34,6 +36,8 @@ pub struct Workplace {
     pub addresses: Arc<Mutex<Vec<SocketAddr>>>,
     /// Room for what slow clients keep, shared by the child's threads.
     pub slow_bytes: Arc<SlowBytes>,
+    /// Room for TLS handshakes that have not ended, shared by the child's threads.
+    pub handshakes: Arc<SlowBytes>,
 }
 
 /// Exchanges that found no slot to be counted in.
@@ -48,6 +52,8 @@ pub(crate) struct Uncounted {
 pub(crate) struct Thread {
     pub(crate) place: Workplace,
     pub(crate) addresses: Addresses,
+    /// The buffers of the TLS connections.
+    pub(crate) scratch: Rc<Scratch>,
     /// Connections are closed with their next response.
     pub(crate) retiring: Cell<bool>,
     /// The same of those that have had their turn.
@@ -65,6 +71,7 @@ impl Thread {
         let thread = Self {
             addresses: Addresses::new(Arc::clone(&place.addresses)),
             place,
+            scratch: Rc::default(),
             retiring: Cell::new(false),
             contended: Cell::new(false),
             uncounted: Cell::default(),

@@ -8,15 +8,20 @@ pub(crate) mod link;
 pub(crate) mod pace;
 pub(crate) mod parked;
 pub(crate) mod proxy_header;
+pub(crate) mod tls;
 
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest};
-use evenkeel_sys::socket::{self, SendProgress, Socket};
+use evenkeel_sys::socket::{self, Parcel, SendProgress, Socket};
 use evenkeel_sys::watch::WatchedSocket;
+use evenkeel_tls::{Door, Facts};
 use parked::Connection;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use tls::{Scratch, Tls};
 
 /// The transport of a connection.
 pub(crate) struct Transport {
@@ -37,6 +42,7 @@ enum Wire {
 enum Layer {
     /// Nothing: they are the same.
     Plain,
+    Tls(Box<Tls>, Rc<Scratch>),
 }
 
 /// A direction.
@@ -72,6 +78,7 @@ impl Channel<'_> {
                 // A short read has left nothing behind, but the end of the stream may stand there.
                 Ok(Received { count, more: count == buffer.len() || count == 0 })
             }
+            Layer::Tls(tls, scratch) => tls.receive(self.socket, scratch, buffer),
         }
     }
 
@@ -80,6 +87,7 @@ impl Channel<'_> {
     pub(crate) fn send(&mut self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         match self.layer {
             Layer::Plain => self.socket.send(parts, more),
+            Layer::Tls(tls, scratch) => tls.send(self.socket, scratch, parts, more),
         }
     }
 
@@ -92,6 +100,7 @@ impl Channel<'_> {
     ) -> io::Result<usize> {
         match self.layer {
             Layer::Plain => self.socket.send_file(file, offset, count),
+            Layer::Tls(tls, scratch) => tls.send_file(self.socket, scratch, file, offset, count),
         }
     }
 
@@ -99,14 +108,52 @@ impl Channel<'_> {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self.layer {
             Layer::Plain => Ok(()),
+            Layer::Tls(tls, scratch) => tls.flush(self.socket, scratch),
         }
     }
 }
 
 impl Transport {
-    /// The transport of a connection that has just been accepted or was parked.
-    pub(crate) fn of(socket: Socket) -> Self {
-        Self { wire: Wire::Unwatched(socket), layer: Layer::Plain }
+    /// The transport of a connection that was parked, or has just been accepted and is in clear
+    /// text.
+    pub(crate) fn of(mut socket: Socket, scratch: &Rc<Scratch>) -> Self {
+        let layer = match socket.detach().and_then(Parcel::open) {
+            Some(tls) => Layer::Tls(tls, Rc::clone(scratch)),
+            None => Layer::Plain,
+        };
+        Self { wire: Wire::Unwatched(socket), layer }
+    }
+
+    /// The transport of a connection that has just been accepted and speaks TLS.
+    pub(crate) fn secure(socket: Socket, door: Arc<dyn Door>, scratch: &Rc<Scratch>) -> Self {
+        let layer = Layer::Tls(Tls::accept(door), Rc::clone(scratch));
+        Self { wire: Wire::Unwatched(socket), layer }
+    }
+
+    /// The TLS side of the connection; none if it is in clear text.
+    pub(crate) fn tls(&mut self) -> Option<&mut Tls> {
+        match &mut self.layer {
+            Layer::Plain => None,
+            Layer::Tls(tls, _) => Some(tls),
+        }
+    }
+
+    /// What was agreed in the handshake of TLS, once it has ended.
+    pub(crate) fn facts(&mut self) -> Option<Arc<Facts>> {
+        self.tls()?.session().facts().cloned()
+    }
+
+    /// Goes on in clear text.
+    pub(crate) fn drop_layer(&mut self) {
+        self.layer = Layer::Plain;
+    }
+
+    /// Whether something is to be sent before the connection may be parked.
+    pub(crate) fn has_unsent(&self) -> bool {
+        match &self.layer {
+            Layer::Plain => false,
+            Layer::Tls(tls, _) => tls.has_unsent(),
+        }
     }
 
     /// The directions.
@@ -176,13 +223,26 @@ impl Transport {
             Wire::Watched(watched) => watched.into_socket(),
             Wire::Gone => return Outcome::Closed,
         };
-        let Layer::Plain = self.layer;
+        let mut socket = socket;
+        if let Layer::Tls(tls, _) = self.layer {
+            socket.attach(Parcel::new(tls));
+        }
         let state = connection.to_parked_state();
         Outcome::Park(socket, ParkRequest { reason, timeout_ms, state })
     }
 
-    /// Ends our side of the stream. What the client sends can still be read.
+    /// Tells the client that nothing more follows, as far as that goes without waiting and if the
+    /// layer has a word for it.
+    pub(crate) fn announce_end(&mut self) {
+        if let (Some(socket), Layer::Tls(tls, scratch)) = (self.wire.socket(), &mut self.layer) {
+            tls.close(socket, scratch);
+        }
+    }
+
+    /// Ends our side of the stream. What the client sends can still be read from the socket.
     pub(crate) fn shutdown(&mut self) -> io::Result<()> {
+        self.announce_end();
+        self.layer = Layer::Plain;
         self.wire.socket().map_or(Ok(()), Socket::shutdown_write)
     }
 

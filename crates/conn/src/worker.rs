@@ -5,6 +5,7 @@ use crate::h1::turn::Budget;
 use crate::serving::Serving;
 use crate::site::Site;
 use crate::thread::{Thread, Workplace};
+use crate::transport::Transport;
 use crate::transport::parked::Connection;
 use evenkeel_message::Peer;
 use evenkeel_scoreboard::Credit;
@@ -91,13 +92,19 @@ impl<S: Site> Worker<S> {
     /// Closes a connection that has rested, on which no request has come; `late` where its time
     /// is over.
     pub fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool) {
-        drop(socket);
         let inner = &self.0;
+        let mut transport = Transport::of(socket, &inner.thread.scratch);
+        let is_handshaking = transport.tls().is_some_and(|tls| tls.session().is_handshaking());
+        transport.announce_end();
+        drop(transport);
         let Some(connection) = Connection::from_parked_state(state, &inner.thread.addresses) else {
             return;
         };
         if late && reason == ParkReason::FirstRequest && !inner.thread.retiring.get() {
-            let noted = catch_unwind(AssertUnwindSafe(|| inner.note_expired(&connection)));
+            let noted = catch_unwind(AssertUnwindSafe(|| match is_handshaking {
+                true => inner.note_handshake_timeout(&connection),
+                false => inner.note_expired(&connection),
+            }));
             if let Err(panic) = noted {
                 inner.close_after_panic(&*panic, &connection.peer);
             }

@@ -71,6 +71,7 @@ impl Running {
                     ports: Arc::from([address]),
                     addresses: Arc::default(),
                     slow_bytes: Arc::clone(&slow_bytes),
+                    handshakes: SlowBytes::new(SlowBytes::USUAL),
                 };
                 stub::Adapter(Worker::new(site, place))
             })

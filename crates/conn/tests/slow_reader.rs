@@ -53,6 +53,7 @@ impl Running {
                     ports: Arc::from([address]),
                     addresses: Arc::default(),
                     slow_bytes: SlowBytes::new(40 << 20),
+                    handshakes: SlowBytes::new(SlowBytes::USUAL),
                 };
                 stub::Adapter(Worker::new(site, place))
             };

@@ -51,6 +51,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let (caches, policy) = caching(model, &child.limits);
     let presses = Presses::new(child.credits.min(MOST_PRESSES));
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
+    let handshakes = SlowBytes::new(SlowBytes::USUAL);
     // The threads of event share the credits of the child; a thread of another model has one.
     let credits = match model {
         Model::Event => child.credits / event::threads_of(&child.limits),
@@ -96,6 +97,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             ports: Arc::clone(&ports),
             addresses: Arc::clone(&addresses),
             slow_bytes: Arc::clone(&slow_bytes),
+            handshakes: Arc::clone(&handshakes),
         };
         Serving(Worker::new(thread_site, place))
     };

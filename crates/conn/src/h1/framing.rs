@@ -135,13 +135,14 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::pin::Pin;
+    use std::rc::Rc;
     use std::sync::Arc;
     use std::task::{Context, Poll};
 
     fn pair() -> (UnixStream, Transport) {
         let (client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        (client, Transport::of(Socket::new(server.into())))
+        (client, Transport::of(Socket::new(server.into()), &Rc::default()))
     }
 
     fn file(text: &str) -> Arc<std::os::fd::OwnedFd> {

@@ -111,6 +111,9 @@ fn whole<S: Site>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outco
             });
             polled.await
         };
+        if let Some(notice) = task.link.notice.take() {
+            task.inner.site.tell(&notice, &task.connection.peer);
+        }
         match run {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(next)) => Outcome::Task(work(task, next)),
@@ -423,8 +426,12 @@ impl<S: Site> Task<S> {
     fn end(&mut self, client_ends: bool) -> Outcome {
         let quiet = client_ends && self.link.inbox.borrow().is_empty();
         match self.link.take() {
-            Some(transport) if !quiet => linger(transport, self.connection),
-            _ => Outcome::Closed,
+            Some(transport) if !quiet => linger(transport, self.connection.clone()),
+            Some(mut transport) => {
+                transport.announce_end();
+                Outcome::Closed
+            }
+            None => Outcome::Closed,
         }
     }
 
@@ -444,14 +451,28 @@ impl<S: Site> Task<S> {
                 self.link.inbox.borrow_mut().consume(idle);
             }
             if !self.link.more.get() {
+                self.flush().await?;
                 let transport = self.link.take().ok_or(Outcome::Closed)?;
-                return Err(self.inner.rest(transport, &self.connection));
+                return Err(self.inner.rest(transport, self.connection.clone()));
             }
             match self.link.fill_now() {
                 Ok(count) if count > 0 => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.link.more.set(false),
                 _ => return Err(Outcome::Closed),
             }
+        }
+    }
+
+    /// Sends what the transport has taken and not sent, so that the connection may be parked.
+    async fn flush(&self) -> Result<(), Outcome> {
+        if !self.link.has_unsent() {
+            return Ok(());
+        }
+        let settings = self.inner.site.settings(self.connection.server as usize);
+        let flushed = poll_fn(|context| self.link.poll_send(context, |channel| channel.flush()));
+        match timeout(Duration::from_millis(settings.timeout_ms), flushed).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Outcome::Closed),
         }
     }
 

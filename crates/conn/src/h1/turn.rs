@@ -14,8 +14,8 @@ use crate::transport::link::Inbox;
 use crate::transport::parked::{Connection, Introduction, now_ms};
 use crate::transport::proxy_header::{self, Introduced};
 use crate::transport::{Received, Transport};
-use evenkeel_message::{BodyLength, Peer, ReceivedHead};
-use evenkeel_proto::{Exchange as Lifecycle, Parsed};
+use evenkeel_message::{BodyLength, Level, Notice, Peer, ReceivedHead, Status};
+use evenkeel_proto::{Exchange as Lifecycle, Parsed, Refusal};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::socket::Socket;
@@ -26,14 +26,40 @@ use std::rc::Rc;
 /// How many requests that one client sent ahead are answered before the others get their turn.
 const MOST_AT_ONCE: usize = 64;
 
+/// The request that stands for the bytes of a client that speaks HTTP to a port of TLS
+/// (ssl_engine_io.c: HTTP_ON_HTTPS_PORT).
+const HTTP_ON_TLS: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+
+/// What such a client is told (ssl_engine_kernel.c: ssl_hook_ReadReq).
+const PLAIN_HTTP: &str = "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />\n \
+    Instead use the HTTPS scheme to access this URL, please.<br />\n";
+
 /// What one request has led to.
 enum Step {
     /// It was answered and took so many bytes; the next one follows.
     Next(usize),
     /// It was answered, and the connection ends; with lingering if the client may still send.
     End { linger: bool },
+    /// It was answered in part, and the connection is reset.
+    Reset,
     /// It goes on in a task, which gets the bytes behind so many.
     Task(Begin, usize),
+}
+
+/// Notes how far the TLS session of a connection is: the host that its handshake chose, and the
+/// time that it took of the turn.
+fn note_session(transport: &mut Transport, connection: &mut Connection, budget: &mut Budget<'_>) {
+    let Some(tls) = transport.tls() else { return };
+    let effort = tls.session().take_effort();
+    *budget.requests_left = budget.requests_left.saturating_sub(effort);
+    if connection.secure.is_some() {
+        return;
+    }
+    tls.give_room();
+    if let Some(facts) = tls.session().facts().cloned() {
+        connection.server = u32::try_from(facts.host.index).unwrap_or(0);
+        connection.secure = Some(facts);
+    }
 }
 
 /// What a connection may use of its thread until others get their turn.
@@ -64,18 +90,24 @@ impl<S: Site> Serving<S> {
         peer: &mut Peer,
     ) -> Outcome {
         let thread = &self.thread;
-        let (connection, reason, hangup) = match event {
+        let (connection, reason, hangup, door) = match event {
             ReadyEvent::Accepted { client, listener } => {
                 peer.client = client;
-                (self.accept(&socket, client, listener), ParkReason::FirstRequest, false)
+                let connection = self.accept(&socket, client, listener);
+                let door = connection.as_ref().and_then(|one| self.site.door(one.peer.local));
+                (connection, ParkReason::FirstRequest, false, door)
             }
             ReadyEvent::Readable { reason, state, hangup } => {
-                (Connection::from_parked_state(state, &thread.addresses), reason, hangup)
+                (Connection::from_parked_state(state, &thread.addresses), reason, hangup, None)
             }
         };
         let Some(mut connection) = connection else { return Outcome::Closed };
         *peer = connection.peer;
-        let transport = Transport::of(socket);
+        let mut transport = match door {
+            Some(door) => Transport::secure(socket, door, &thread.scratch),
+            None => Transport::of(socket, &thread.scratch),
+        };
+        connection.secure = transport.facts();
         if let Introduction::Made(proxy) = &mut connection.introduction {
             *proxy = transport.peer_address();
         }
@@ -110,6 +142,7 @@ impl<S: Site> Serving<S> {
             since_ms: now_ms(),
             is_told: false,
             introduction,
+            secure: None,
         })
     }
 
@@ -121,17 +154,25 @@ impl<S: Site> Serving<S> {
         mut connection: Connection,
         buffer: &mut [u8],
         hangup: bool,
-        budget: Budget<'_>,
+        mut budget: Budget<'_>,
     ) -> Outcome {
         let mut answered = 0;
         loop {
-            let received = match transport.receive(buffer) {
-                Ok(Received { count: 0, .. }) => return Outcome::Closed,
+            if !self.may_receive(&mut transport, &connection) {
+                return Outcome::Closed;
+            }
+            let received = transport.receive(buffer);
+            note_session(&mut transport, &mut connection, &mut budget);
+            let received = match received {
+                Ok(Received { count: 0, .. }) => {
+                    transport.announce_end();
+                    return Outcome::Closed;
+                }
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return self.rest(transport, &connection);
+                    return self.rest(transport, connection);
                 }
-                Err(_) => return Outcome::Closed,
+                Err(_) => return self.failed(transport, connection),
             };
             let count = received.count;
             let more = received.more || hangup;
@@ -158,7 +199,11 @@ impl<S: Site> Serving<S> {
                         at += used;
                         answered += 1;
                     }
-                    Step::End { linger: false } => return Outcome::Closed,
+                    Step::End { linger: false } => {
+                        transport.announce_end();
+                        return Outcome::Closed;
+                    }
+                    Step::Reset => return Outcome::Closed,
                     Step::End { linger: true } => return linger(transport, connection),
                     Step::Task(begin, used) => {
                         let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
@@ -178,15 +223,75 @@ impl<S: Site> Serving<S> {
             // A read that filled the buffer may have left something, and one before the end of
             // the stream has not seen that.
             if !more {
-                return self.rest(transport, &connection);
+                return self.rest(transport, connection);
             }
         }
     }
 
+    /// Whether a connection may be read. A handshake of TLS needs room, and does not begin while
+    /// requests are turned away.
+    fn may_receive(&self, transport: &mut Transport, connection: &Connection) -> bool {
+        let Some(tls) = transport.tls() else { return true };
+        if connection.secure.is_some() {
+            return true;
+        }
+        if self.shedding.get() && tls.session().is_handshaking() {
+            return false;
+        }
+        let may_receive = tls.take_room(&self.thread.place.handshakes);
+        if !may_receive {
+            let text = "TLS handshakes that have not ended keep as much as they may, this one ends";
+            let notice = Notice::own("ssl", Level::Info, text.to_owned());
+            self.site.tell(&notice, &connection.peer);
+        }
+        may_receive
+    }
+
+    /// Ends a connection that cannot be read any more. A client that speaks HTTP to a port of TLS
+    /// is told so in clear text (ssl_engine_io.c: ssl_io_filter_error).
+    fn failed(self: &Rc<Self>, mut transport: Transport, mut connection: Connection) -> Outcome {
+        let Some(tls) = transport.tls() else { return Outcome::Closed };
+        let is_plain_http = tls.is_plain_http();
+        let Some(notice) = tls.take_notice() else { return Outcome::Closed };
+        transport.drop_layer();
+        if !is_plain_http {
+            connection.is_told |= self.site.tell(&notice, &connection.peer);
+            // The client has to read the alert.
+            return linger(transport, connection);
+        }
+        let mut reading = Reading::begin(self, &connection);
+        let parsed = reading.parse(self, &connection, HTTP_ON_TLS);
+        let Reading { request, started_us, .. } = reading;
+        let begun = self.begin(&connection, &request, started_us);
+        let refusal = Refusal { status: Status::BAD_REQUEST, notice, detail: PLAIN_HTTP };
+        let served = self.refuse(request, parsed.as_ref().err().unwrap_or(&refusal));
+        let taken = Taken { used: 0, left: 1, unread: false };
+        let begun = (begun, Lifecycle::new());
+        match self.conclude(&mut transport, &mut connection, served, begun, taken) {
+            Step::Task(begin, _) => {
+                task::go_on(self, transport, connection, Inbox::default(), false, begin, None)
+            }
+            Step::Reset => Outcome::Closed,
+            Step::Next(_) | Step::End { .. } => linger(transport, connection),
+        }
+    }
+
     /// Lets the connection rest until its next request.
-    pub(crate) fn rest(&self, transport: Transport, connection: &Connection) -> Outcome {
+    pub(crate) fn rest(
+        self: &Rc<Self>,
+        mut transport: Transport,
+        connection: Connection,
+    ) -> Outcome {
+        if transport.has_unsent() {
+            let inbox = Inbox::default();
+            return task::go_on(self, transport, connection, inbox, false, Begin::Next, None);
+        }
         let settings = self.site.settings(connection.server as usize);
-        let (reason, timeout_ms) = if connection.keepalives == 0 {
+        let is_handshaking = transport.tls().is_some_and(|tls| tls.session().is_handshaking());
+        let (reason, timeout_ms) = if is_handshaking {
+            let gone_ms = u64::from(now_ms().wrapping_sub(connection.since_ms));
+            (ParkReason::FirstRequest, settings.handshake_ms.saturating_sub(gone_ms).max(1))
+        } else if connection.keepalives == 0 {
             let time = settings.header_time;
             (ParkReason::FirstRequest, time.map_or(settings.timeout_ms, |time| time.initial_ms))
         } else {
@@ -194,7 +299,7 @@ impl<S: Site> Serving<S> {
         };
         let timeout_ms = u32::try_from(timeout_ms)
             .map_or(i32::MAX.cast_unsigned(), |ms| ms.min(i32::MAX.cast_unsigned()));
-        transport.park(reason, timeout_ms, connection)
+        transport.park(reason, timeout_ms, &connection)
     }
 
     /// Answers the request at the front of `bytes`, if it is whole and can be answered now.
@@ -287,7 +392,7 @@ impl<S: Site> Serving<S> {
             After::End { client_ends } => Step::End { linger: left > 0 || !client_ends },
             After::Reset => {
                 transport.reset_on_close();
-                Step::End { linger: false }
+                Step::Reset
             }
         }
     }

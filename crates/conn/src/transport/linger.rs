@@ -28,7 +28,7 @@ pub(crate) fn linger(mut transport: Transport, mut connection: Connection) -> Ou
 /// as a task, which lets the others in between: to close the socket with bytes unread would reset
 /// the connection, and the client might lose the response.
 pub(crate) fn linger_on(mut transport: Transport, connection: Connection) -> Outcome {
-    match discard(&mut transport, connection) {
+    match discard(&mut transport, &connection) {
         Discarded::End => Outcome::Closed,
         Discarded::Nothing(left_ms) => {
             transport.park(ParkReason::LingeringClose, LINGER_MS.min(left_ms), &connection)
@@ -50,7 +50,7 @@ enum Discarded {
     More,
 }
 
-fn discard(transport: &mut Transport, connection: Connection) -> Discarded {
+fn discard(transport: &mut Transport, connection: &Connection) -> Discarded {
     let gone_ms = now_ms().wrapping_sub(connection.since_ms);
     let left_ms = u32::from(LINGER_MOST_MS.saturating_sub(gone_ms));
     if left_ms == 0 {

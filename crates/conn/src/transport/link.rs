@@ -4,6 +4,7 @@
 use crate::thread::Thread;
 use crate::transport::pace::Pace;
 use crate::transport::{Channel, Received, Side, Transport};
+use evenkeel_message::Notice;
 use evenkeel_scoreboard::{ClientWait, WaitReason};
 use evenkeel_sys::clock;
 use std::cell::{Cell, RefCell};
@@ -22,6 +23,8 @@ pub(crate) struct Link {
     transport: RefCell<Option<Transport>>,
     /// How the client takes what it is sent.
     pace: RefCell<Pace>,
+    /// Why the layer of the transport has failed, for the error log.
+    pub(crate) notice: Cell<Option<Notice>>,
     /// What has come and was not used yet.
     pub(crate) inbox: RefCell<Inbox>,
     /// Whether the last read may have left something behind.
@@ -75,6 +78,7 @@ impl Link {
         Rc::new(Self {
             transport: RefCell::new(Some(transport)),
             pace: RefCell::default(),
+            notice: Cell::default(),
             inbox: RefCell::new(inbox),
             more: Cell::new(more),
             thread: Rc::clone(thread),
@@ -92,6 +96,9 @@ impl Link {
         let mut buffer = self.thread.take_buffer();
         let read = self.poll_io(context, Side::Read, |channel| channel.receive(&mut buffer));
         let read = read.map_ok(|received| self.take_in(&buffer, received));
+        if let Poll::Ready(Err(_)) = read {
+            self.note_failure();
+        }
         self.thread.give_buffer(buffer);
         read
     }
@@ -117,11 +124,24 @@ impl Link {
         })
     }
 
+    /// Whether the transport has taken bytes that it has not sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.transport.borrow().as_ref().is_some_and(Transport::has_unsent)
+    }
+
     /// Asks the transport itself.
     fn ask<R>(&self, ask: impl FnOnce(&mut Transport) -> io::Result<R>) -> io::Result<R> {
         match &mut *self.transport.borrow_mut() {
             Some(transport) => ask(transport),
             None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Keeps the reason of a failure.
+    fn note_failure(&self) {
+        let mut transport = self.transport.borrow_mut();
+        if let Some(notice) = transport.as_mut().and_then(|one| one.tls()?.take_notice()) {
+            self.notice.set(Some(notice));
         }
     }
 
@@ -237,7 +257,7 @@ pub(crate) mod tests {
         for end in [&client, &server] {
             end.set_nonblocking(true).unwrap();
         }
-        (client, Transport::of(Socket::new(server.into())))
+        (client, Transport::of(Socket::new(server.into()), &Rc::default()))
     }
 
     pub(crate) fn runtime() -> LocalRuntime {
@@ -262,6 +282,7 @@ pub(crate) mod tests {
             ports: Arc::from([]),
             addresses: Arc::default(),
             slow_bytes: SlowBytes::new(0),
+            handshakes: SlowBytes::new(0),
         }))
     }
 

@@ -6,10 +6,12 @@ use crate::transport::addresses::Addresses;
 use evenkeel_message::Peer;
 use evenkeel_sys::clock;
 use evenkeel_sys::idle_table::ParkedState;
+use evenkeel_tls::Facts;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// A connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     /// The index of the local address.
@@ -27,6 +29,9 @@ pub(crate) struct Connection {
     pub(crate) is_told: bool,
     /// The state of the PROXY header.
     pub(crate) introduction: Introduction,
+    /// What was agreed in the handshake of TLS, once it has ended. The transport keeps it while the
+    /// connection is parked.
+    pub(crate) secure: Option<Arc<Facts>>,
 }
 
 /// The state of the PROXY header of a connection.
@@ -58,7 +63,7 @@ impl Connection {
         thread.retiring.get() || thread.contended.get() && had_its_share()
     }
 
-    pub(crate) fn to_parked_state(self) -> ParkedState {
+    pub(crate) fn to_parked_state(&self) -> ParkedState {
         let ip = match self.peer.client.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
@@ -107,6 +112,7 @@ impl Connection {
                 (_, true) => Introduction::Made(None),
                 _ => Introduction::None,
             },
+            secure: None,
         })
     }
 }
@@ -119,7 +125,6 @@ pub(crate) fn now_ms() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn a_parked_state_brings_everything_back() {
@@ -144,6 +149,7 @@ mod tests {
                     since_ms: 54321,
                     is_told: index == 1,
                     introduction,
+                    secure: None,
                 };
                 let back = Connection::from_parked_state(connection.to_parked_state(), &addresses)
                     .unwrap();

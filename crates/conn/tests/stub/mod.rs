@@ -12,6 +12,7 @@ use evenkeel_scoreboard::{ChildLine, Counter, Credit};
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
+use evenkeel_tls::Door;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -32,6 +33,8 @@ pub struct Stub {
     pub line: Option<ChildLine>,
     /// Where the response of `/flood` waits twice before its first word.
     pub barrier: Option<Arc<Barrier>>,
+    /// The TLS side of the site.
+    pub door: Option<Arc<dyn Door>>,
     /// How many requests were answered.
     answered: Rc<Cell<u64>>,
     lines: RefCell<Vec<u8>>,
@@ -47,6 +50,7 @@ impl Stub {
             keeps_log: true,
             line: None,
             barrier: None,
+            door: None,
             answered: Rc::default(),
             lines: RefCell::default(),
         }
@@ -229,6 +233,10 @@ impl Source for Broken {
 impl Site for Stub {
     fn server_of(&self, _: SocketAddr) -> usize {
         0
+    }
+
+    fn door(&self, _: SocketAddr) -> Option<Arc<dyn Door>> {
+        self.door.clone()
     }
 
     fn settings(&self, _: usize) -> &Settings {

@@ -1,0 +1,359 @@
+//! Connections over TLS end to end: the event model, a worker and a site of fixed answers, with
+//! rustls's client over blocking sockets.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(clippy::print_stderr, reason = "a test")]
+
+mod stub;
+#[path = "../../mpm/tests/support/mod.rs"]
+mod support;
+
+use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
+use evenkeel_mpm::event::serve_with;
+use evenkeel_scoreboard::{ChildLine, Counter, Slots};
+use evenkeel_sys::channel::Channel;
+use evenkeel_sys::listen;
+use evenkeel_tls::{Door, Hello, Host, Identity, PrivateKeyDer};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use support::Parent;
+
+/// Two hosts, each with a certificate of its own.
+#[derive(Debug)]
+struct Hosts(Vec<Arc<Host>>);
+
+impl Door for Hosts {
+    fn host(&self, hello: &Hello<'_>) -> Option<Arc<Host>> {
+        self.0.iter().find(|host| hello.name == Some(&host.name)).or(self.0.first()).cloned()
+    }
+}
+
+fn hosts() -> Arc<dyn Door> {
+    let host = |(index, name): (usize, &str)| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let identity = Identity::new(vec![made.cert.der().clone()], &key).unwrap();
+        let settings = evenkeel_tls::Settings::new(index, name.to_owned(), vec![identity]);
+        Arc::new(Host::new(settings).unwrap())
+    };
+    Arc::new(Hosts([(0, "a.example"), (1, "b.example")].map(host).to_vec()))
+}
+
+struct Running {
+    address: SocketAddr,
+    wire: Channel,
+    line: ChildLine,
+    log: Arc<Mutex<Vec<String>>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    /// A child whose handshakes may take so many bytes of memory.
+    fn start(settings: Settings, handshakes: u64) -> Self {
+        let (setup, parent) = support::child_at(listen::Options::default(), 1, 8);
+        let Parent { address, wire, board, .. } = parent;
+        let (line, slots) = (setup.line, Slots::new(board, 0, 8));
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let shared = Arc::clone(&log);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'f'; 16 << 20]).unwrap();
+        let file = Arc::new(file.into());
+        let handshakes = SlowBytes::new(handshakes);
+        let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
+        let door = hosts();
+        let thread = std::thread::spawn(move || {
+            serve_with(setup, |context| {
+                let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
+                site.file = Some(Arc::clone(&file));
+                site.door = Some(Arc::clone(&door));
+                let place = Workplace {
+                    gate: context.gate,
+                    bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
+                    slots: Some(slots),
+                    client_wait: None,
+                    line,
+                    ports: Arc::from([address]),
+                    addresses: Arc::default(),
+                    slow_bytes: Arc::clone(&slow_bytes),
+                    handshakes: Arc::clone(&handshakes),
+                };
+                stub::Adapter(Worker::new(site, place))
+            })
+        });
+        Self { address, wire, line, log, thread }
+    }
+
+    fn usual() -> Self {
+        Self::start(Settings::default(), SlowBytes::USUAL)
+    }
+
+    fn plain(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
+        StreamOwned::new(client("a.example"), self.plain())
+    }
+
+    /// Ends the child and gives its log.
+    fn end(self) -> Vec<String> {
+        // It may have ended already.
+        let _ = self.wire.send(b'd');
+        self.thread.join().unwrap().unwrap();
+        for counter in [Counter::Connections, Counter::KeepAlive, Counter::Closing, Counter::Busy] {
+            assert_eq!(self.line.read(counter), 0, "{counter:?}");
+        }
+        Arc::try_unwrap(self.log).unwrap().into_inner().unwrap()
+    }
+}
+
+/// Trusts every certificate: these tests ask about bytes.
+#[derive(Debug)]
+struct Trusting;
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
+
+fn client(name: &'static str) -> ClientConnection {
+    let config = ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trusting))
+        .with_no_client_auth();
+    let name = ServerName::try_from(name).unwrap();
+    ClientConnection::new(Arc::new(config), name).unwrap()
+}
+
+fn get(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n")
+}
+
+/// Reads one response with a Content-Length.
+fn read_one(client: &mut impl Read) -> (String, Vec<u8>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        assert_eq!(client.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "))
+        .map_or(0, |text| text.parse().unwrap());
+    let mut body = vec![0; length];
+    client.read_exact(&mut body).unwrap();
+    (head, body)
+}
+
+#[test]
+fn kept_connections_are_answered_and_end_with_close_notify() {
+    let running = Running::usual();
+    let mut client = running.connect();
+    for _ in 0..3 {
+        client.write_all(get("/", "").as_bytes()).unwrap();
+        let (head, body) = read_one(&mut client);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert_eq!(body, [b'x'; 1024]);
+    }
+    client.write_all(get("/", "Connection: close\r\n").as_bytes()).unwrap();
+    let mut rest = String::new();
+    // rustls reports an end without close_notify as an error.
+    client.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\r\nConnection: close\r\n"), "{rest}");
+    assert_eq!(client.conn.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
+    let log = running.end();
+    let kept = log.iter().filter(|line| *line == "200 \"GET / HTTP/1.1\" 1024 kept").count();
+    assert_eq!((log.len(), kept), (4, 3), "{log:?}");
+}
+
+#[test]
+fn a_parked_connection_is_told_of_its_end() {
+    let mut settings = Settings::default();
+    settings.keep_alive.timeout_ms = 300;
+    let running = Running::start(settings, SlowBytes::USUAL);
+    let mut client = running.connect();
+    client.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut client);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    running.end();
+}
+
+#[test]
+fn requests_ahead_bodies_and_streams_pass_through() {
+    let running = Running::usual();
+    let mut client = running.connect();
+    let ahead = [get("/", ""), get("/later", ""), get("/stream", ""), get("/", "")];
+    client.write_all(ahead.concat().as_bytes()).unwrap();
+    let body = vec![b'b'; 100_000];
+    let length = body.len();
+    let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n");
+    client.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+    client.write_all(&body).unwrap();
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    let text = String::from_utf8_lossy(&all);
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 5, "{text}");
+    assert!(text.contains("later") && text.contains("4\r\none "));
+    drop(client);
+    running.end();
+}
+
+#[test]
+fn a_large_file_arrives_whole_however_slowly_it_is_read() {
+    let running = Running::usual();
+    let mut client = running.connect();
+    client.write_all(get("/file", "Connection: close\r\n").as_bytes()).unwrap();
+    let mut all = Vec::new();
+    let mut piece = vec![0; 50_000];
+    for _ in 0..20 {
+        let count = client.read(&mut piece).unwrap();
+        all.extend_from_slice(&piece[..count]);
+        std::thread::yield_now();
+    }
+    client.read_to_end(&mut all).unwrap();
+    let body = all.split(|byte| *byte == b'f').count() - 1;
+    assert!(all.ends_with(b"ffff") && body >= 16 << 20, "{} bytes", all.len());
+    running.end();
+}
+
+/// A socket that sends one byte at a time.
+struct Dribble(TcpStream);
+
+impl Read for Dribble {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Dribble {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(1)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[test]
+fn records_may_arrive_byte_by_byte() {
+    let running = Running::usual();
+    let stream = running.plain();
+    stream.set_nodelay(true).unwrap();
+    let mut client = StreamOwned::new(client("b.example"), Dribble(stream));
+    for _ in 0..2 {
+        client.write_all(get("/", "").as_bytes()).unwrap();
+        assert_eq!(read_one(&mut client).1.len(), 1024);
+    }
+    drop(client);
+    running.end();
+}
+
+#[test]
+fn a_client_that_speaks_http_is_told_so() {
+    let running = Running::usual();
+    let mut client = running.plain();
+    client.write_all(get("/secret", "").as_bytes()).unwrap();
+    let mut all = String::new();
+    client.read_to_string(&mut all).unwrap();
+    assert!(all.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{all}");
+    drop(client);
+    let log = running.end();
+    assert_eq!(log.len(), 2, "{log:?}");
+    assert!(log[0].contains("HTTP spoken on HTTPS port"), "{log:?}");
+    assert!(log[1].starts_with("400 \"GET / HTTP/1.0\""), "{log:?}");
+}
+
+#[test]
+fn damaged_records_end_the_connection_with_an_alert() {
+    let running = Running::usual();
+    let mut tls = running.connect();
+    tls.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut tls);
+    let junk = [23, 3, 3, 0, 32].into_iter().chain([7; 32]).collect::<Vec<u8>>();
+    tls.sock.write_all(&junk).unwrap();
+    let error = tls.read(&mut [0]).unwrap_err();
+    assert!(error.to_string().contains("BadRecordMac"), "{error}");
+    drop(tls);
+    let log = running.end();
+    assert!(log.iter().any(|line| line.starts_with("notice ")), "{log:?}");
+}
+
+#[test]
+fn a_handshake_that_stands_still_ends_and_is_no_request() {
+    let settings = Settings { handshake_ms: 300, ..Settings::default() };
+    let running = Running::start(settings, SlowBytes::USUAL);
+    let mut silent = running.plain();
+    let mut halting = running.plain();
+    let mut hello = Vec::new();
+    client("a.example").write_tls(&mut hello).unwrap();
+    halting.write_all(&hello[..hello.len() / 2]).unwrap();
+    for one in [&mut silent, &mut halting] {
+        assert_eq!(one.read(&mut [0]).unwrap(), 0);
+    }
+    let log = running.end();
+    assert_eq!(log, ["notice Request handshake read timeout"; 2]);
+}
+
+#[test]
+fn handshakes_are_bounded_in_memory() {
+    let running = Running::start(Settings::default(), 12 << 10);
+    let mut first = running.plain();
+    let mut hello = Vec::new();
+    client("a.example").write_tls(&mut hello).unwrap();
+    first.write_all(&hello).unwrap();
+    let mut flight = [0; 5];
+    first.read_exact(&mut flight).unwrap();
+    let mut second = running.connect();
+    let refused = second.write_all(get("/", "").as_bytes()).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset));
+    drop(first);
+    // The end of the first is seen before a third is accepted.
+    loop {
+        let mut third = running.connect();
+        if third.write_all(get("/", "").as_bytes()).is_ok() {
+            assert_eq!(read_one(&mut third).1.len(), 1024);
+            break;
+        }
+    }
+    running.end();
+}
