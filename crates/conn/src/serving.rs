@@ -15,10 +15,12 @@ use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::SlotGuard;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::Outcome;
+use evenkeel_tls::Facts;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// How many requests a thread keeps for their memory: where thousands wait, they begin and end in
 /// bursts of hundreds. One that takes more bytes is not kept.
@@ -54,6 +56,9 @@ impl<S: Site> Serving<S> {
         request.keepalives = connection.keepalives;
         request.told.connection = connection.is_told;
         request.server = connection.server as usize;
+        if let Some(facts) = &connection.secure {
+            request.secure = Some(Arc::<Facts>::clone(facts));
+        }
         request
     }
 

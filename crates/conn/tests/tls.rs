@@ -275,14 +275,14 @@ impl Write for Dribble {
 }
 
 #[test]
-fn records_may_arrive_byte_by_byte() {
+fn records_may_arrive_byte_by_byte_and_the_name_of_the_client_chooses_the_host() {
     let running = Running::usual();
     let stream = running.plain();
     stream.set_nodelay(true).unwrap();
     let mut client = StreamOwned::new(client("b.example"), Dribble(stream));
     for _ in 0..2 {
-        client.write_all(get("/", "").as_bytes()).unwrap();
-        assert_eq!(read_one(&mut client).1.len(), 1024);
+        client.write_all(get("/secure", "").as_bytes()).unwrap();
+        assert_eq!(read_one(&mut client).1, b"1 b.example");
     }
     drop(client);
     running.end();

@@ -31,8 +31,8 @@ const MOST_AT_ONCE: usize = 64;
 const HTTP_ON_TLS: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
 /// What such a client is told (ssl_engine_kernel.c: ssl_hook_ReadReq).
-const PLAIN_HTTP: &str = "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />\n \
-    Instead use the HTTPS scheme to access this URL, please.<br />\n";
+const PLAIN_HTTP: &str = "Reason: You're speaking plain HTTP to an SSL-enabled server port.\
+    <br />\n Instead use the HTTPS scheme to access this URL, please.<br />\n";
 
 /// What one request has led to.
 enum Step {

@@ -62,6 +62,11 @@ impl Stub {
         let path = request.resource.path.to_vec();
         match path.as_slice() {
             b"/panic" => panic!("as asked"),
+            b"/secure" => {
+                let secure = request.secure.as_ref().unwrap();
+                let name = secure.server_name().unwrap_or("-");
+                response.body = Body::from(format!("{} {name}", request.server));
+            }
             b"/work" => request.work = 7,
             b"/file" => {
                 let file = self.file.clone().unwrap();
