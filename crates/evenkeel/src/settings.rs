@@ -228,6 +228,10 @@ impl OfServers {
     }
 }
 
+/// How long a TLS handshake may take where RequestReadTimeout does not say, in milliseconds. Apache
+/// has no such bound by default.
+const HANDSHAKE_MS: u64 = 20_000;
+
 /// The settings of a server that concern its connections.
 fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -240,6 +244,11 @@ fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         },
         timeout_ms: millis(server.timeout()),
         flush_threshold: server.settings.core.conduct.flush_max_threshold.unwrap_or(65_535) as u64,
+        handshake_ms: server
+            .settings
+            .reqtimeout
+            .handshake()
+            .map_or(HANDSHAKE_MS, |stage| u64::from(stage.timeout_s) * 1000),
         header_time: read_time(site, server.settings.reqtimeout.header()),
         body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),
