@@ -1,5 +1,5 @@
-//! Parses any bytes as an Authorization field, and as the credentials of a field of the scheme Basic
-//! that is written as RFC 7617 says.
+//! Parses any bytes as an Authorization field, and as the credentials of a field of the scheme
+//! Basic that is written as RFC 7617 says.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

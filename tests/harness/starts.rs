@@ -3,11 +3,14 @@
 //! user.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, halt, send, wait_for};
+use evenkeel_tests::house::{House, PATIENCE, halt, send, wait_for};
 use evenkeel_tests::load::{probe, text};
 use evenkeel_tests::server::{Kind, command, program};
 use rustix::process::Signal;
 use std::fs;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// The message if root's server has no User.
@@ -65,6 +68,29 @@ fn nothing_is_served_as_root() {
     // The text is valid, and that is all that is checked here.
     let checked = said(Kind::Evenkeel, &house, &["-t"]);
     assert_eq!(checked, (String::new(), "Syntax OK\n".to_owned(), Some(0)));
+}
+
+/// A script that reads the output of `httpd -k start` would otherwise wait for the end of the
+/// launcher of CGI programs.
+#[test]
+fn no_process_of_the_server_holds_the_callers_output() {
+    let house =
+        House::lay_out("LoadModule cgi_module /usr/lib/apache2/modules/mod_cgi.so\n").unwrap();
+    let program = program(Kind::Evenkeel, &house.path("")).unwrap();
+    let file = house.path("httpd.conf").to_string_lossy().into_owned();
+    let (mut output, caller) = UnixStream::pair().unwrap();
+    output.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut start = command(&program, &["-f", &file, "-k", "start"]);
+    start.stdout(OwnedFd::from(caller.try_clone().unwrap())).stderr(OwnedFd::from(caller));
+    assert!(start.status().unwrap().success());
+    // The command holds the two ends of the socket.
+    drop(start);
+    let mut text = String::new();
+    let read = output.read_to_string(&mut text);
+    let stopped = said(Kind::Evenkeel, &house, &["-k", "stop"]);
+    assert_eq!((read.ok(), &*text), (Some(0), ""), "{stopped:?}");
+    let is_gone = || !house.path("logs/httpd.pid").exists();
+    wait_for("the end of the server", is_gone).unwrap();
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub fn normalise(response: &Response) -> Response {
         clean_name(&text)
     };
     let unpacked = unpack(response);
-    let is_packed = response.header("Content-Encoding").is_some_and(is_gzip);
+    let is_packed = coding(response).is_some();
     let own_body = unpacked.as_ref().unwrap_or(&response.body);
     let body = latin1(own_body);
     let cleaned = clean(&body);
@@ -140,17 +140,29 @@ pub fn normalise(response: &Response) -> Response {
     }
 }
 
-fn is_gzip(encoding: &str) -> bool {
-    encoding.eq_ignore_ascii_case("gzip")
+/// A content coding in which servers compress.
+enum Coding {
+    Gzip,
+    Brotli,
 }
 
-/// The decompressed body; none if it is not compressed, or damaged.
+fn coding(response: &Response) -> Option<Coding> {
+    match response.header("Content-Encoding")?.to_ascii_lowercase().as_str() {
+        "gzip" => Some(Coding::Gzip),
+        "br" => Some(Coding::Brotli),
+        _ => None,
+    }
+}
+
+/// The decompressed body. `None` if it is not compressed, or damaged.
 fn unpack(response: &Response) -> Option<Vec<u8>> {
-    let is_packed = response.header("Content-Encoding").is_some_and(is_gzip);
     let mut unpacked = Vec::new();
-    let mut reader = flate2::read::GzDecoder::new(response.body.as_slice());
-    let is_whole = is_packed && reader.read_to_end(&mut unpacked).is_ok();
-    is_whole.then_some(unpacked)
+    let mut packed = response.body.as_slice();
+    let read = match coding(response)? {
+        Coding::Gzip => flate2::read::GzDecoder::new(packed).read_to_end(&mut unpacked).map(drop),
+        Coding::Brotli => brotli::BrotliDecompress(&mut packed, &mut unpacked),
+    };
+    read.is_ok().then_some(unpacked)
 }
 
 /// The parts of a list, sorted by their bytes.

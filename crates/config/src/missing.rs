@@ -86,11 +86,9 @@ impl Missing {
     }
 
     /// Whether a directive in an `<IfModule>` of a missing module acts without that module.
-    pub(crate) fn is_act(&self, name: &str, arguments: &str) -> bool {
+    pub(crate) fn is_act(&self, name: &str) -> bool {
         let is = |listed: &str| name.eq_ignore_ascii_case(listed);
-        let is_brotli = (is("AddOutputFilterByType") || is("SetOutputFilter"))
-            && next_word(arguments).0.eq_ignore_ascii_case("BROTLI_COMPRESS");
-        !is("Protocols") && !is_brotli && self.of_directive(name).is_none()
+        !is("Protocols") && self.of_directive(name).is_none()
     }
 
     /// Whether a node uses a missing module; `is_known` says whether an active module declares its
@@ -331,10 +329,9 @@ mod tests {
         assert_eq!(examine("AddOutputFilter", "DEFLATE .x", true), None);
         assert_eq!(examine("RewriteEngine", "on", false), None);
         assert_eq!(examine("NoSuchDirective", "", false), None);
-        assert!(missing().is_act("Require", "all denied"));
-        assert!(!missing().is_act("LuaRoot", "/x"));
-        assert!(!missing().is_act("Protocols", "h2"));
-        assert!(!missing().is_act("AddOutputFilterByType", "BROTLI_COMPRESS text/html"));
+        assert!(missing().is_act("Require"));
+        assert!(!missing().is_act("LuaRoot"));
+        assert!(!missing().is_act("Protocols"));
     }
 
     #[test]

@@ -452,7 +452,7 @@ impl<'a> Reader<'a> {
             self.close(&name, position, frame)?;
         } else {
             if self.missing_depth > 0 {
-                let is_act = self.terms.known().missing().is_act(&name, arguments);
+                let is_act = self.terms.known().missing().is_act(&name);
                 self.acts += u64::from(is_act);
             }
             let section = name.starts_with('<').then(Vec::new);

@@ -55,7 +55,10 @@ pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
             let target = Target::of_error_log(&log.0, &site.server_root);
             missing.extend(target.check_error_log(place.as_deref()).err());
         }
-        for log in server.settings.log_config.logs.iter() {
+        // Virtual hosts inherit the logs of GlobalLog.
+        let settings = &server.settings.log_config;
+        let global = settings.global_logs.iter().filter(|_| index == 0);
+        for log in settings.logs.iter().chain(global) {
             let target = Target::of_access_log(&log.target, &site.server_root);
             missing.extend(target.check_access_log(&log.position.to_string()).err());
         }
@@ -180,6 +183,19 @@ fn compile_error_log(site: &Site, settings: &ServerSettings) -> Result<ErrorLog,
 mod tests {
     use super::*;
     use crate::configuration::Choice;
+
+    #[test]
+    fn the_folder_of_each_log_is_checked_once() {
+        let missing = |line: &str| {
+            let text = format!("ServerName a\n{line}\n<VirtualHost *:80>\n</VirtualHost>\n");
+            let site = Choice::of_text(text.into()).read().ok().unwrap().site;
+            check(&site).err().map_or(0, |notices| notices.len())
+        };
+        for line in ["GlobalLog /none/x common", "CustomLog /none/x common", "ErrorLog /none/x"] {
+            assert_eq!(missing(line), 1, "{line}");
+        }
+        assert_eq!(missing("GlobalLog x common"), 0);
+    }
 
     #[test]
     fn hosts_share_what_they_say_nothing_of() {

@@ -3,6 +3,7 @@
 //! ap_register_input_filter). A configuration names them, and the pipeline calls the function of
 //! the declaration.
 
+use crate::compression::{CompressedForms, Presses};
 use crate::include::Tags;
 use crate::{Sections, ServerSettings};
 use evenkeel_message::{Answer, Body, FilterPosition, Request, Response, Source};
@@ -10,6 +11,7 @@ use evenkeel_sys::blocking_pool::BlockingPool;
 pub use evenkeel_sys::open::Stat;
 use std::fmt;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The body of a request.
@@ -24,7 +26,9 @@ pub struct Means<'a> {
     /// The threads for work that blocks or uses much CPU time.
     pub blocking_pool: &'a Arc<BlockingPool>,
     /// The permits for bodies that are recoded piece by piece.
-    pub presses: &'a Arc<crate::deflate::Presses>,
+    pub presses: &'a Arc<Presses>,
+    /// The kept forms of bodies that are compressed again and again.
+    pub forms: &'a Rc<CompressedForms>,
     /// What needs other paths of the site, programs and files.
     pub subrequests: &'a dyn Subrequests,
     /// LimitRequestBody with its default, in bytes.

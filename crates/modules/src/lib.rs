@@ -8,6 +8,7 @@ mod settings;
 mod module;
 
 pub mod beside;
+pub mod compression;
 mod filters;
 mod language;
 mod manual;
@@ -76,6 +77,7 @@ modules! {
     mod filter;
     mod include;
     mod deflate;
+    mod brotli;
     mod rewrite;
     use mpm::WORKER;
     use mpm::PREFORK;

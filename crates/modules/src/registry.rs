@@ -58,8 +58,9 @@ mod tests {
     fn folders() -> Vec<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let entries = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path());
-        // What modules of logins and of programs have in common is no module.
-        let is_shared = |path: &Path| path.ends_with("passwords") || path.ends_with("script");
+        // What modules of logins, of programs and of content codings have in common is no module.
+        let shared = ["compression", "passwords", "script"];
+        let is_shared = |path: &Path| shared.iter().any(|name| path.ends_with(name));
         entries.filter(|path| path.is_dir() && !is_shared(path)).collect()
     }
 

@@ -1,5 +1,5 @@
-//! Replays the corpora of the fuzz targets of this crate: no file in them may cause a panic, and files
-//! of `htaccess` whose names do not contain `refused` are valid.
+//! Replays the corpora of the fuzz targets of this crate: no file in them may cause a panic, and
+//! files of `htaccess` whose names do not contain `refused` are valid.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use crate::detach;
 use crate::oom_score::OomScore;
 use crate::settings::Settings;
 
@@ -58,10 +59,12 @@ pub fn start(settings: &Settings, orders: OwnedFd) -> io::Result<Pid> {
     }
 }
 
-/// Leaves the terminal and takes the identity of the children. Programs begin with the default
+/// Leaves the terminal and what else the caller gave, and takes the identity of the children.
+/// Programs begin with the default
 /// dispositions of signals, none blocked.
 fn prepare(settings: &Settings) -> io::Result<()> {
     process::leave_terminal()?;
+    detach::leave_caller()?;
     signal::unblock_all()?;
     if let Some(folder) = settings.chroot.as_deref() {
         identity::chroot(folder)?;

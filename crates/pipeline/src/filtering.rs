@@ -115,6 +115,7 @@ fn means<'a>(
         server: &pipeline.site.server(request.server).settings,
         blocking_pool: &pipeline.blocking_pool,
         presses: &pipeline.presses,
+        forms: &pipeline.forms,
         subrequests: parent,
         limit_request_body: body::limit(plan),
     }

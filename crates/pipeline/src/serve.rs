@@ -16,8 +16,8 @@ use evenkeel_message::{
 };
 use evenkeel_modules::ServerState;
 use evenkeel_modules::beside::{Beside, Large, Thrift};
+use evenkeel_modules::compression::{CompressedForms, Presses};
 use evenkeel_modules::core::{is_logged, public_name};
-use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::passwords::Store;
 use evenkeel_modules::userdir::Homes;
@@ -33,6 +33,9 @@ use std::time::Duration;
 
 /// How long work may stand still before nobody waits for it, whatever Timeout says.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The kept compressed forms may have this fraction of the bytes of the files in memory.
+const FORMS_SHARE: u64 = 4;
 
 /// A response that is waited for.
 pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
@@ -62,6 +65,8 @@ pub struct Pipeline {
     pub(crate) blocking_pool: Arc<BlockingPool>,
     /// What it takes to change a long body on its way out, shared likewise.
     pub(crate) presses: Arc<Presses>,
+    /// The compressed forms of the files that `walker` caches.
+    pub(crate) forms: Rc<CompressedForms>,
     teller: Teller,
     /// What gives memory of large requests back.
     thrift: Thrift,
@@ -116,6 +121,8 @@ impl Pipeline {
     ) -> Rc<Self> {
         let status =
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
+        let limit_bytes = files.limits().total_bytes / FORMS_SHARE;
+        let forms = CompressedForms::new(usize::try_from(limit_bytes).unwrap_or(usize::MAX));
         let walker = RefCell::new(Walker::new(files));
         let thrift = Thrift::default();
         let (responses, looks) = (Frames::new(respond), Frames::new(look::look));
@@ -126,6 +133,7 @@ impl Pipeline {
             walker,
             blocking_pool,
             presses,
+            forms: Rc::new(forms),
             teller,
             thrift,
             homes: Homes::default(),
@@ -200,6 +208,7 @@ impl Pipeline {
     /// returns notices about them.
     pub fn tick(&self) -> Vec<Notice> {
         self.thrift.tick(&self.blocking_pool);
+        self.forms.tick();
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
         let told = self.blocking_pool.abandon_stalled(patience).into_iter();
         let told = told.chain(Store::of_process().abandon_stalled(patience));

@@ -317,6 +317,7 @@ fn use_nonce(
     let client = client_of(&proof.sent).unwrap_or_default();
     let make = |number| Some(common.secret.nonce(number, &proof.realm, proof.opaque()));
     if said.lifetime_us == 0 {
+        let _only_a_number = count_of(request, proof)?;
         return match common.clients.use_nonce(client, issued) {
             Use::First(next) => Ok(make(next)),
             Use::Unknown => Err(unknown(request, client)),
@@ -343,6 +344,17 @@ fn unknown(request: &mut Request, client: u64) -> Denial {
     STALE
 }
 
+/// The nonce count that the client sent.
+fn count_of(request: &mut Request, proof: &Proof) -> Result<u64, Denial> {
+    let count = proof.sent.count.as_deref().unwrap_or_default();
+    let is_number = !count.is_empty() && count.iter().all(u8::is_ascii_hexdigit);
+    let number = std::str::from_utf8(count).ok().filter(|_| is_number);
+    number.and_then(|it| u64::from_str_radix(it, 16).ok()).ok_or_else(|| {
+        tell(request, 1773, format!("invalid nc {} received - not a number", quoted(count)));
+        CHALLENGE
+    })
+}
+
 /// Uses up the nonce count.
 fn use_count(
     request: &mut Request,
@@ -350,13 +362,7 @@ fn use_count(
     proof: &Proof,
     client: u64,
 ) -> Result<(), Denial> {
-    let count = proof.sent.count.as_deref().unwrap_or_default();
-    let is_number = !count.is_empty() && count.iter().all(u8::is_ascii_hexdigit);
-    let number = std::str::from_utf8(count).ok().filter(|_| is_number);
-    let Some(number) = number.and_then(|it| u64::from_str_radix(it, 16).ok()) else {
-        tell(request, 1773, format!("invalid nc {} received - not a number", quoted(count)));
-        return Err(CHALLENGE);
-    };
+    let number = count_of(request, proof)?;
     match common.clients.use_count(client, number) {
         Use::First(()) => Ok(()),
         Use::Unknown => Err(unknown(request, client)),

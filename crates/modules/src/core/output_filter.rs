@@ -6,8 +6,6 @@ use evenkeel_message::FilterPosition;
 
 /// The filters that Apache has for every response.
 pub(super) const OUTPUT_FILTERS: &[Provided] = &[
-    // The filter is accepted and compresses nothing.
-    always("BROTLI_COMPRESS"),
     always("BYTERANGE"),
     always("CHUNK"),
     always("CONTENT_LENGTH"),

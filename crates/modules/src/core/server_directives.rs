@@ -116,7 +116,8 @@ fn server_alias(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 
 fn server_path(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if !scope.in_virtual_host {
-        return Err("ServerPath only used in <VirtualHost>".into());
+        // Apache accepts it, and only virtual hosts have such a path.
+        return Ok(());
     }
     let aliases = Arc::make_mut(scope.server.core.aliases.get_or_insert_default());
     aliases.path = Some(argument(call, 0).into());

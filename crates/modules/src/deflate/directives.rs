@@ -1,6 +1,7 @@
-//! mod_deflate's directives: lines go in, numbers and names come out.
+//! The directives of mod_deflate.
 
-use super::{AlterTag, DEFLATE, INFLATE, INPUT};
+use super::{DEFLATE, INFLATE, INPUT};
+use crate::compression::AlterTag;
 use crate::{
     Active, Directive, DirectiveResult, Module, Provided, Scope, Where, argument, directive,
 };
@@ -41,23 +42,13 @@ pub const MODULE: Module = Module {
 };
 
 fn filter_note(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let server = &mut scope.server.deflate;
-    let Some(name) = call.second() else {
-        server.note_ratio = Some(call.first().into());
-        return Ok(());
-    };
-    let kind = call.first();
-    let note = match kind.to_ascii_lowercase().as_str() {
-        "ratio" => &mut server.note_ratio,
-        "input" => &mut server.note_input,
-        "output" => &mut server.note_output,
-        _ => return Err(format!("Unknown note type {kind}")),
-    };
-    *note = Some(name.into());
-    Ok(())
+    match scope.server.deflate.notes.set(call.first(), call.second()) {
+        true => Ok(()),
+        false => Err(format!("Unknown note type {}", call.first())),
+    }
 }
 
-/// A number within bounds, read as atoi(3) does: what is no digit ends it.
+/// A number within bounds, parsed as atoi(3) does: it ends at the first byte that is no digit.
 fn number(text: &str, bounds: RangeInclusive<u8>) -> Option<u8> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number = text.get(..digits)?.parse().ok()?;
@@ -136,15 +127,11 @@ fn ratio_burst(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn alter_etag(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    scope.server.deflate.tag = Some(match argument(call, 0).to_ascii_lowercase().as_str() {
-        "nochange" => AlterTag::NoChange,
-        "addsuffix" => AlterTag::AddSuffix,
-        "remove" => AlterTag::Remove,
-        _ => {
-            let text = "DeflateAlterETAG accepts only 'NoChange', 'AddSuffix', and 'Remove'";
-            return Err(text.into());
-        }
-    });
+    let Some(tag) = AlterTag::parse(argument(call, 0)) else {
+        let text = "DeflateAlterETAG accepts only 'NoChange', 'AddSuffix', and 'Remove'";
+        return Err(text.into());
+    };
+    scope.server.deflate.tag = Some(tag);
     Ok(())
 }
 
@@ -178,9 +165,9 @@ mod tests {
         let text =
             "DeflateFilterNote plain\nDeflateFilterNote Input in\nDeflateFilterNote OUTPUT o";
         let said = apply(MODULE, text).unwrap().server.deflate;
-        assert_eq!(said.note_ratio.as_deref(), Some("plain"));
-        assert_eq!(said.note_input.as_deref(), Some("in"));
-        assert_eq!(said.note_output.as_deref(), Some("o"));
+        assert_eq!(said.notes.ratio.as_deref(), Some("plain"));
+        assert_eq!(said.notes.input.as_deref(), Some("in"));
+        assert_eq!(said.notes.output.as_deref(), Some("o"));
         let refused = apply(MODULE, "DeflateFilterNote x y").map(|_| ()).unwrap_err();
         assert_eq!(refused, "Unknown note type x");
     }

@@ -2,9 +2,8 @@
 //! (mod_deflate.c: deflate_in_filter). The serving thread unpacks a piece each time the handler
 //! asks for one, and lets others have their turn after [`TURN`] bytes.
 
-use super::accept::without_gzip_in;
-use super::codec::{Fault, Inflater};
-use super::notice;
+use crate::compression::accept::without_gzip_in;
+use crate::compression::codec::{Fault, Inflater};
 use crate::{InputFilter, Means, RequestBody};
 use bytes::{Buf, Bytes};
 use evenkeel_message::{Chunk, FilterPosition, Late, Level, Name, Notice, Request, Source};
@@ -88,7 +87,7 @@ impl Unpacked {
                 let text = "Zlib error -3 inflating data (the compressed body is damaged)";
                 Notice::new("deflate", Level::Warn, 1392, text)
             }
-            fault => notice(fault, self.limits),
+            fault => fault.notice(self.limits),
         };
         self.late.borrow_mut().notices.push(told);
         match fault {

@@ -1,6 +1,6 @@
 //! Passwords: the credentials of the scheme Basic ([`parse_basic`]), the schemes of stored hashes
-//! ([`Scheme`], [`verify`]), the parsers of the files of users and groups ([`file`]), and the cache of
-//! both in each process ([`Store`]). This module depends on no directive and no request.
+//! ([`Scheme`], [`verify`]), the parsers of the files of users and groups ([`file`]), and the cache
+//! of both in each process ([`Store`]). This module depends on no directive and no request.
 
 mod apr1;
 mod basic;

@@ -30,6 +30,7 @@ pub const MODULE: Module = Module {
               header of a connection.",
     remarks: &[
         "A host name in the field of RemoteIPHeader is not resolved; Apache resolves it.",
+        "An address with a scope (`fe80::1%eth0`) is shown without the scope.",
         "If a PROXY header of version 2 is too short for its addresses, the connection is closed; \
          Apache reads bytes that the client did not send.",
         "`PROXY UNKNOWN` without addresses is accepted; Apache closes the connection.",

@@ -12,7 +12,7 @@ pub use directives::MODULE;
 use crate::Merge;
 use evenkeel_expr::Subnet;
 use evenkeel_message::{Level, Notice, Request, quoted};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// The settings of a server. `None` if the server has no directive of this module.
@@ -147,6 +147,12 @@ fn walk<'a>(
 /// which the last one fills the bytes that are left. A rule such as `Deny from` then applies to the
 /// address however a client writes it.
 fn parse_address(text: &str) -> Option<IpAddr> {
+    // The scope of a link-local address (RFC 4007, section 11) names an interface of this machine.
+    let unscoped = text.split_once('%').filter(|(_, scope)| !scope.is_empty());
+    let unscoped = unscoped.map(|(address, _)| address.parse::<Ipv6Addr>());
+    if let Some(address) = unscoped {
+        return address.ok().filter(Ipv6Addr::is_unicast_link_local).map(IpAddr::from);
+    }
     if let Ok(address) = text.parse() {
         return Some(address);
     }
@@ -222,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_addresses_have_the_forms_of_inet_aton() {
+    fn addresses_have_the_forms_of_getaddrinfo() {
         let address = |text| parse_address(text).map(|address| address.to_string());
         for text in ["203.0.113.7", "0313.0.0161.07", "0xcb.0X0.0x71.7", "203.28935", "203.0.28935"]
         {
@@ -232,6 +238,10 @@ mod tests {
         assert_eq!(address("0").as_deref(), Some("0.0.0.0"));
         assert_eq!(address("4294967295").as_deref(), Some("255.255.255.255"));
         for text in ["", ".", "1.", "256.1", "1.2.3.256", "1.16777216", "4294967296", "08", "0x"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+        assert_eq!(address("fe80::1%lo").as_deref(), Some("fe80::1"));
+        for text in ["fe80::1%", "2001:db8::1%lo", "127.0.0.1%lo"] {
             assert_eq!(address(text), None, "{text}");
         }
         for text in ["1.2.3.4.5", "+1", "0x+1", "-1", "1..2", "a.b", "1.2.3.4 "] {

@@ -1,16 +1,16 @@
-//! Whether a body may be compressed or unpacked, by the fields that speak of encodings: those of
-//! the request, of the response, and what is known of the content.
+//! Whether a body may be compressed or unpacked, according to the fields of the request and the
+//! response that name content codings.
 
 use evenkeel_message::{Fields, Name, Request, Response, eq_ignore_case, trim};
 
-/// Whether the client takes gzip. A star does not stand for it, as in Apache.
-pub(super) fn accepts_gzip(fields: &Fields) -> bool {
-    let gzip = fields.tokens(Name::AcceptEncoding).find_map(|element| {
+/// Whether the client accepts a content coding. A star does not stand for it, as in Apache.
+pub(crate) fn accepts(fields: &Fields, coding: &str) -> bool {
+    let is_refused = fields.tokens(Name::AcceptEncoding).find_map(|element| {
         let mut parts = element.split(|byte| *byte == b';').map(trim);
-        let is_gzip = parts.next().is_some_and(|name| eq_ignore_case(name, b"gzip"));
-        is_gzip.then(|| parts.any(is_zero))
+        let is_named = parts.next().is_some_and(|name| eq_ignore_case(name, coding.as_bytes()));
+        is_named.then(|| parts.any(is_zero))
     });
-    gzip == Some(false)
+    is_refused == Some(false)
 }
 
 /// Whether a parameter is a weight of nought (RFC 9110, section 12.4.2).
@@ -22,7 +22,7 @@ fn is_zero(parameter: &[u8]) -> bool {
 }
 
 /// Whether the body is encoded in a way that is more than the plain bytes.
-pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
+pub(crate) fn is_encoded(request: &Request, response: &Response) -> bool {
     const PLAIN: [&[u8]; 4] = [b"identity", b"7bit", b"8bit", b"binary"];
     let lists = [
         response.fields.first(Name::ContentEncoding),
@@ -38,7 +38,7 @@ pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
 
 /// Takes gzip off the encodings where it is the last that was applied; says whether it was
 /// (mod_deflate.c: check_gzip).
-pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bool {
+pub(crate) fn without_gzip(request: &mut Request, response: &mut Response) -> bool {
     let parts = &mut **response;
     for fields in [&mut parts.fields, &mut parts.always] {
         let Some(list) = fields.joined(Name::ContentEncoding) else { continue };
@@ -58,7 +58,7 @@ pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bo
 }
 
 /// Takes gzip off the encodings of the body of a request, as [`without_gzip`] does.
-pub(super) fn without_gzip_in(request: &mut Request) -> bool {
+pub(crate) fn without_gzip_in(request: &mut Request) -> bool {
     let Some(list) = request.fields().joined(Name::ContentEncoding) else { return false };
     let Some(left) = left_of(&list) else { return false };
     let fields = request.fields_mut();
@@ -92,7 +92,7 @@ mod tests {
         let takes = |value: &str| {
             let mut fields = Fields::new();
             fields.add("Accept-Encoding", value);
-            accepts_gzip(&fields)
+            accepts(&fields, "gzip")
         };
         for value in ["gzip", "GZIP", "br, gzip", "gzip;q=0.5", "gzip; q=1", "identity;q=0,gzip"] {
             assert!(takes(value), "{value}");
@@ -100,7 +100,7 @@ mod tests {
         for value in ["", "*", "x-gzip", "gzip;q=0", "gzip;q=0.000", "gzip ; Q = 0", "deflate"] {
             assert!(!takes(value), "{value}");
         }
-        assert!(!accepts_gzip(&Fields::new()));
+        assert!(!accepts(&Fields::new(), "gzip"));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! A body that is compressed or unpacked as the client takes it. The blocking pool makes each piece
-//! once the piece before it has been sent, so that a long body neither holds the serving thread nor
-//! takes more memory than its press stands for.
+//! A body that is compressed or unpacked while the client receives it. The blocking pool makes a
+//! piece after the piece before it has been sent, so that a long body neither blocks the serving
+//! thread nor takes more memory than its press stands for.
 
-use super::codec::{Codec, Fault, read};
+use super::codec::{Codec, Encoder, Fault, read};
+use super::forms::{CompressedForms, LARGEST, Made as Form, Origin};
+use super::notes::Notes;
 use super::presses::Press;
-use super::{Notes, notice};
 use bytes::{Buf, Bytes};
 use evenkeel_message::{Chunk, Late, Piece, Request, Source, quoted_path};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
@@ -19,13 +20,13 @@ use std::task::{Context, Poll, ready};
 
 /// Bytes of a piece that is made at a time.
 const PIECE: usize = 64 << 10;
-/// Bytes that are used up for one piece, whatever comes out; then others have their turn.
+/// The bytes of input after which a thread of the pool yields to other work, whatever came out.
 const TURN: usize = 256 << 10;
 /// Bytes that are read of a file at once.
 const READ_AT_ONCE: usize = 64 << 10;
 
 /// The body of a response to HEAD, which nobody reads.
-pub(super) struct Silence;
+pub(crate) struct Silence;
 
 impl Source for Silence {
     fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
@@ -34,7 +35,7 @@ impl Source for Silence {
 }
 
 /// What goes to the blocking pool and comes back.
-pub(super) struct Work {
+pub(crate) struct Work {
     codec: Codec,
     pieces: VecDeque<Piece>,
     /// What was read and is not used up.
@@ -51,7 +52,7 @@ struct Made {
 }
 
 impl Work {
-    pub(super) fn new(codec: Codec, pieces: VecDeque<Piece>, is_fed: bool, press: Press) -> Self {
+    pub(crate) fn new(codec: Codec, pieces: VecDeque<Piece>, is_fed: bool, press: Press) -> Self {
         Self { codec, pieces, at_hand: Bytes::new(), is_fed, press }
     }
 
@@ -93,7 +94,7 @@ impl Work {
 }
 
 /// The body.
-pub(super) struct Recoded {
+pub(crate) struct Recoded {
     blocking_pool: Arc<BlockingPool>,
     /// What the administrator is told where the work does not stir.
     what: Box<str>,
@@ -106,6 +107,25 @@ pub(super) struct Recoded {
     limits: (u64, u64),
     /// The press of work that is done, until its last piece has been taken.
     last: Option<Press>,
+    /// Keeps what comes out for the next response with the same body.
+    keeping: Option<Keeping>,
+}
+
+/// What is needed to keep the compressed form of a body once it is complete.
+pub(crate) struct Keeping {
+    pub(crate) forms: Rc<CompressedForms>,
+    pub(crate) origin: Origin,
+    pub(crate) encoder: Encoder,
+    /// What has come out so far.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Keeping {
+    /// Keeps the form, whose last bytes these were.
+    fn end(self, counts: (u64, u64)) {
+        let made = Form { bytes: self.bytes.into(), counts };
+        self.forms.keep(self.origin, self.encoder, made);
+    }
 }
 
 enum State {
@@ -115,7 +135,7 @@ enum State {
 }
 
 impl Recoded {
-    pub(super) fn new(
+    pub(crate) fn new(
         blocking_pool: Arc<BlockingPool>,
         work: Work,
         source: Option<Pin<Box<dyn Source>>>,
@@ -127,7 +147,13 @@ impl Recoded {
         let verb = if work.codec.unpacks() { "unpacking" } else { "compressing" };
         let what = format!("{verb} {}", quoted_path(&request.resource.file)).into();
         let state = State::Rests(Box::new(work));
-        Self { blocking_pool, what, state, source, notes, late, limits, last: None }
+        let (last, keeping) = (None, None);
+        Self { blocking_pool, what, state, source, notes, late, limits, last, keeping }
+    }
+
+    /// Keeps the compressed form once it is complete.
+    pub(crate) fn keeping(self, keeping: Option<Keeping>) -> Self {
+        Self { keeping, ..self }
     }
 
     /// Feeds work that cannot go on without. Errors are those of the source.
@@ -150,7 +176,20 @@ impl Recoded {
         if let Some(notes) = &self.notes {
             notes.write(work.codec.counts(), &mut self.late.borrow_mut().notes);
         }
+        if let Some(keeping) = self.keeping.take() {
+            keeping.end(work.codec.counts());
+        }
         self.last = Some(work.press);
+    }
+
+    /// Copies what comes out, unless the form becomes too large to be kept.
+    fn copy(&mut self, made: &[u8]) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.bytes.extend_from_slice(made);
+            if keeping.bytes.len() > LARGEST {
+                self.keeping = None;
+            }
+        }
     }
 }
 
@@ -193,6 +232,7 @@ impl Source for Recoded {
                     };
                     match made {
                         Ok(Made { bytes, is_last }) => {
+                            this.copy(&bytes);
                             match is_last {
                                 true => this.end(*work),
                                 false => this.state = State::Rests(work),
@@ -202,7 +242,7 @@ impl Source for Recoded {
                             }
                         }
                         Err(fault) => {
-                            this.late.borrow_mut().notices.push(notice(&fault, this.limits));
+                            this.late.borrow_mut().notices.push(fault.notice(this.limits));
                             return Poll::Ready(Some(Err(io::ErrorKind::InvalidData.into())));
                         }
                     }
@@ -216,13 +256,15 @@ impl Source for Recoded {
             State::Rests(work) => work.held(),
             State::AtWork(_) | State::Ended => 0,
         };
-        own + self.source.as_ref().map_or(0, |source| source.held())
+        let kept = self.keeping.as_ref().map_or(0, |keeping| keeping.bytes.len() as u64);
+        own + kept + self.source.as_ref().map_or(0, |source| source.held())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::codec::Inflater;
+    use super::super::notes::NoteNames;
     use super::super::presses::Presses;
     use super::*;
     use evenkeel_message::{FileName, Peer, RequestHead};
@@ -230,6 +272,8 @@ mod tests {
     use std::sync::mpsc;
     use std::task::Waker;
     use std::time::Duration;
+
+    const GZIP: Encoder = Encoder::Gzip { level: 6, window: 15 };
 
     /// A source of these pieces.
     struct Pieces(VecDeque<Bytes>);
@@ -248,7 +292,7 @@ mod tests {
 
     fn notes() -> Notes {
         let name = |text: &str| Some(text.into());
-        Notes { input: name("in"), output: name("out"), ratio: name("ratio") }
+        Notes(NoteNames { input: name("in"), output: name("out"), ratio: name("ratio") })
     }
 
     /// All that comes, and the length of the longest piece.
@@ -281,7 +325,7 @@ mod tests {
         let own = |_| Piece::Bytes(Bytes::from(vec![b'o'; 1000]));
         let pieces = (0..3).map(own).chain([Piece::Bytes(shared.clone())]).collect();
         let press = Presses::new(1).take().unwrap();
-        let work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let work = Work::new(GZIP.codec(), pieces, true, press);
         let body = recoded(work, None, &mut request());
         assert_eq!((body.held(), shared.len()), (3000, 500));
     }
@@ -303,7 +347,7 @@ mod tests {
         ]);
         let presses = Presses::new(1);
         let press = presses.take().unwrap();
-        let work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let work = Work::new(GZIP.codec(), pieces, true, press);
         let (packed, longest) = drain(recoded(work, None, &mut request)).unwrap();
         assert!(packed.len() > 900_000 && longest <= PIECE);
         request.take_late();
@@ -339,7 +383,7 @@ mod tests {
     fn the_log_names_the_file_whose_body_does_not_stir() {
         let unpacks = Codec::Inflate(Box::new(Inflater::new(200, 3, 8096)));
         for (codec, what) in [
-            (Codec::deflate(6, 15), "compressing /srv/large.txt has not stirred for 0 seconds"),
+            (GZIP.codec(), "compressing /srv/large.txt has not stirred for 0 seconds"),
             (unpacks, "unpacking /srv/large.txt has not stirred for 0 seconds"),
         ] {
             let mut request = request();
@@ -371,7 +415,7 @@ mod tests {
         let mut request = request();
         let pieces = VecDeque::from([file(b"short", 100_000)]);
         let press = Presses::new(1).take().unwrap();
-        let work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let work = Work::new(GZIP.codec(), pieces, true, press);
         assert!(drain(recoded(work, None, &mut request)).is_err());
         request.take_late();
         assert_eq!(request.notices.len(), 1);
@@ -383,7 +427,7 @@ mod tests {
         let text = Bytes::from(vec![b'x'; 3 * TURN + 1]);
         let press = Presses::new(1).take().unwrap();
         let pieces = VecDeque::from([Piece::Bytes(text.clone())]);
-        let mut work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let mut work = Work::new(GZIP.codec(), pieces, true, press);
         let mut packed = Vec::new();
         for turn in 1..=4 {
             let made = work.make().unwrap();
@@ -399,7 +443,7 @@ mod tests {
         let presses = Presses::new(1);
         let work = || {
             let pieces = VecDeque::from([Piece::Bytes(Bytes::from(vec![b'x'; 100_000]))]);
-            Work::new(Codec::deflate(6, 15), pieces, true, presses.take().unwrap())
+            Work::new(GZIP.codec(), pieces, true, presses.take().unwrap())
         };
         let mut request = request();
         drop(recoded(work(), None, &mut request));

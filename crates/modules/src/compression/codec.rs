@@ -1,19 +1,25 @@
-//! The two ways through gzip (RFC 1952): bytes go in, as many as there are, and come out
-//! compressed or unpacked, into the room that is given. It waits for nothing and keeps no more
-//! than the window of the format.
+//! The codecs of content codings: gzip in both directions (RFC 1952), and the compression of brotli
+//! (RFC 7932). Bytes go in, as many as there are, and come out into the room that is given. A codec
+//! does no I/O and keeps no more than the window of its format.
 
+use super::forms::Made;
+use brotli::CompressorWriter;
+use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
-use evenkeel_message::Piece;
+use evenkeel_message::{Level, Notice, Piece};
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, Write as _};
 
-/// Bytes around the compressed ones: the head of the format and the sums at its end.
+/// The bytes of gzip around the compressed ones: the head of the format and the sums at its end.
 const AROUND: u64 = 18;
+
+/// The bytes that brotli takes of its input at a time.
+const BROTLI_STEP: usize = 64 << 10;
 
 /// What is wrong with a body.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// It ends before its sums.
     Cut,
     /// The sums are those of other bytes.
@@ -22,6 +28,8 @@ pub(super) enum Fault {
     Damaged,
     /// It unpacks to more than a document does.
     Ratio,
+    /// The encoder of brotli refused it.
+    Encoder,
     /// It could not be read.
     Unread(io::Error),
     /// The body of a request does not begin as the format does.
@@ -37,28 +45,124 @@ pub(super) enum Fault {
     },
 }
 
-/// One way, with its state.
-pub(super) enum Codec {
+impl Fault {
+    /// The line of the error log, with the number of Apache's. `ratio` is the limit of the ratio
+    /// and its burst.
+    pub(crate) fn notice(&self, (limit, burst): (u64, u64)) -> Notice {
+        let numbered =
+            |level, number, text: &str| Notice::new("deflate", level, number, text.to_owned());
+        match self {
+            Fault::Cut => numbered(Level::Error, 1401, "Zlib: Validation bytes not present"),
+            Fault::Checksum => {
+                numbered(Level::Error, 1399, "Zlib: Checksum of inflated stream invalid")
+            }
+            Fault::Ratio => {
+                let text = format!(
+                    "Inflated content ratio is larger than the configured limit {limit} by \
+                     {burst} time(s)"
+                );
+                numbered(Level::Warn, 2650, &text)
+            }
+            Fault::Damaged => {
+                Notice::own("deflate", Level::Error, "the compressed body is damaged")
+            }
+            Fault::Encoder => {
+                Notice::new("brotli", Level::Error, 3459, "Error while compressing data")
+            }
+            // Only the bodies of requests have these faults.
+            Fault::Head => numbered(Level::Warn, 1387, "Zlib: Invalid header"),
+            Fault::Extra => {
+                numbered(Level::Error, 2482, "Encountered extra data after compressed data")
+            }
+            Fault::Limit { unpacked, limit } => {
+                let text = format!(
+                    "Inflated content length of {unpacked} is larger than the configured limit \
+                     of {limit}"
+                );
+                numbered(Level::Warn, 2648, &text)
+            }
+            Fault::Unread(error) => {
+                Notice::own("deflate", Level::Error, "the body cannot be read").because(error)
+            }
+        }
+    }
+}
+
+/// A content coding with the settings of its encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Encoder {
+    /// gzip: the level, 1 to 9, and the base 2 logarithm of the window, 9 to 15. A smaller window
+    /// is raised to 9.
+    Gzip { level: u8, window: u8 },
+    /// br: the quality, 0 to 11, and the base 2 logarithms of the window, 10 to 24, and of the
+    /// largest input block, 16 to 24. The encoder chooses the block if it is 0.
+    Brotli { quality: u8, window: u8, block: u8 },
+}
+
+impl Encoder {
+    /// The name of the coding (RFC 9110, section 8.4.1).
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Encoder::Gzip { .. } => "gzip",
+            Encoder::Brotli { .. } => "br",
+        }
+    }
+
+    /// What is added to the entity tag.
+    pub(crate) fn tag_suffix(self) -> &'static [u8] {
+        match self {
+            Encoder::Gzip { .. } => b"-gzip",
+            Encoder::Brotli { .. } => b"-br",
+        }
+    }
+
+    /// The presses that a body takes for as long as it is compressed piece by piece. A press stands
+    /// for 300 KiB; brotli takes about three times its window.
+    pub(crate) fn presses(self) -> usize {
+        match self {
+            Encoder::Gzip { .. } => 1,
+            Encoder::Brotli { window, .. } => 2 + (3usize << window) / (300 << 10),
+        }
+    }
+
+    pub(crate) fn codec(self) -> Codec {
+        match self {
+            Encoder::Gzip { level, window } => {
+                let level = Compression::new(u32::from(level.clamp(1, 9)));
+                Codec::Deflate(Box::new(Compress::new_gzip(level, window.clamp(9, 15))))
+            }
+            Encoder::Brotli { quality, window, block } => {
+                Codec::Brotli(Box::new(Brotli::new(quality, window, block)))
+            }
+        }
+    }
+
+    /// Compresses all of a short body.
+    pub(crate) fn compressed(self, input: &[u8]) -> Result<Made, Fault> {
+        match self {
+            Encoder::Gzip { .. } => deflated(self, input),
+            Encoder::Brotli { .. } => whole(&mut self.codec(), input),
+        }
+    }
+}
+
+/// A codec with its state.
+pub(crate) enum Codec {
     Deflate(Box<Compress>),
+    Brotli(Box<Brotli>),
     Inflate(Box<Inflater>),
 }
 
 impl Codec {
-    /// Compresses with this level and the base 2 logarithm of the window, from 9 to 15.
-    pub(super) fn deflate(level: u8, window: u8) -> Self {
-        let level = Compression::new(u32::from(level.clamp(1, 9)));
-        Codec::Deflate(Box::new(Compress::new_gzip(level, window.clamp(9, 15))))
-    }
-
     /// Whether it unpacks.
-    pub(super) fn unpacks(&self) -> bool {
+    pub(crate) fn unpacks(&self) -> bool {
         matches!(self, Codec::Inflate(_))
     }
 
     /// Takes bytes off the front of `input` and puts what becomes of them into the room that
     /// `out` has. True once all has come out, false where more input or more room is needed;
     /// `is_last` tells that nothing follows this input.
-    pub(super) fn turn(
+    pub(crate) fn turn(
         &mut self,
         input: &mut &[u8],
         is_last: bool,
@@ -66,6 +170,7 @@ impl Codec {
     ) -> Result<bool, Fault> {
         let compress = match self {
             Codec::Deflate(compress) => compress,
+            Codec::Brotli(brotli) => return brotli.turn(input, is_last, out),
             Codec::Inflate(inflater) => return inflater.turn(input, is_last, out),
         };
         let flush = if is_last { FlushCompress::Finish } else { FlushCompress::None };
@@ -85,64 +190,117 @@ impl Codec {
     }
 
     /// Bytes that went in and that came out, without what the format puts around them.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         match self {
             Codec::Deflate(it) => (it.total_in(), it.total_out().saturating_sub(AROUND)),
+            Codec::Brotli(it) => it.counts,
             Codec::Inflate(it) => (it.unpack.total_in(), it.unpack.total_out()),
         }
     }
 }
 
+/// The encoder of brotli.
+pub(crate) struct Brotli {
+    /// The encoder, which writes into memory. `None` once the format has ended.
+    encoder: Option<CompressorWriter<Vec<u8>>>,
+    /// Compressed bytes, of which the first `sent` have come out.
+    ready: Vec<u8>,
+    sent: usize,
+    /// The bytes that went in and that came out.
+    counts: (u64, u64),
+}
+
+impl Brotli {
+    fn new(quality: u8, window: u8, block: u8) -> Self {
+        let params = BrotliEncoderParams {
+            quality: i32::from(quality),
+            lgwin: i32::from(window),
+            lgblock: i32::from(block),
+            ..BrotliEncoderParams::default()
+        };
+        let encoder = CompressorWriter::with_params(Vec::new(), 4096, &params);
+        Self { encoder: Some(encoder), ready: Vec::new(), sent: 0, counts: (0, 0) }
+    }
+
+    fn turn(&mut self, input: &mut &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<bool, Fault> {
+        loop {
+            let ready = self.ready.get(self.sent..).unwrap_or_default();
+            let (now, rest) = ready.split_at(ready.len().min(out.capacity() - out.len()));
+            out.extend_from_slice(now);
+            self.counts.1 += now.len() as u64;
+            self.sent += now.len();
+            if !rest.is_empty() {
+                return Ok(false);
+            }
+            self.ready.clear();
+            self.sent = 0;
+            let Some(encoder) = &mut self.encoder else { return Ok(true) };
+            if input.is_empty() && !is_last {
+                return Ok(false);
+            }
+            let (step, rest) = input.split_at(input.len().min(BROTLI_STEP));
+            encoder.write_all(step).map_err(|_| Fault::Encoder)?;
+            self.counts.0 += step.len() as u64;
+            *input = rest;
+            match is_last && rest.is_empty() {
+                false => std::mem::swap(&mut self.ready, encoder.get_mut()),
+                true => {
+                    let encoder = self.encoder.take();
+                    self.ready = encoder.map(CompressorWriter::into_inner).unwrap_or_default();
+                }
+            }
+        }
+    }
+}
+
 thread_local! {
-    /// The compressor that this thread has used last for short bodies, with its level and window:
-    /// making one costs more than a short body does.
-    static LAST: RefCell<Option<(u8, u8, Codec)>> = const { RefCell::new(None) };
+    /// The compressor of gzip that this thread has used last for short bodies. Making one costs
+    /// more than compressing a short body.
+    static LAST: RefCell<Option<(Encoder, Codec)>> = const { RefCell::new(None) };
 }
 
-/// What has become of a short body.
-pub(super) struct ShortBody {
-    pub(super) bytes: Bytes,
-    /// Bytes that went in and that came out.
-    pub(super) counts: (u64, u64),
-}
-
-/// Compresses all of a short body.
-pub(super) fn deflated(level: u8, window: u8, input: &[u8]) -> Result<ShortBody, Fault> {
+/// Compresses all of a short body with gzip.
+fn deflated(encoder: Encoder, input: &[u8]) -> Result<Made, Fault> {
     let last = LAST.with(|last| last.borrow_mut().take());
     let mut codec = match last {
-        Some((its_level, its_window, mut codec)) if (its_level, its_window) == (level, window) => {
+        Some((its_encoder, mut codec)) if its_encoder == encoder => {
             if let Codec::Deflate(compress) = &mut codec {
                 compress.reset();
             }
             codec
         }
-        _ => Codec::deflate(level, window),
+        _ => encoder.codec(),
     };
+    let made = whole(&mut codec, input)?;
+    LAST.with(|last| *last.borrow_mut() = Some((encoder, codec)));
+    Ok(made)
+}
+
+/// What becomes of all of a short body.
+fn whole(codec: &mut Codec, input: &[u8]) -> Result<Made, Fault> {
     // Bytes that cannot be compressed grow by less than this, as a rule.
     let mut out = Vec::with_capacity(input.len() + input.len() / 8 + 128);
     let mut rest = input;
     while !codec.turn(&mut rest, true, &mut out)? {
         out.reserve(1024);
     }
-    let counts = codec.counts();
-    LAST.with(|last| *last.borrow_mut() = Some((level, window, codec)));
     out.shrink_to_fit();
-    Ok(ShortBody { bytes: out.into(), counts })
+    Ok(Made { bytes: out.into(), counts: codec.counts() })
 }
 
 /// What a short body unpacks to; none where that is more than `most` bytes.
-pub(super) fn inflated(
+pub(crate) fn inflated(
     mut inflater: Inflater,
     input: &[u8],
     most: usize,
-) -> Result<Option<ShortBody>, Fault> {
+) -> Result<Option<Made>, Fault> {
     let mut out = Vec::with_capacity(input.len().saturating_mul(4).clamp(1024, most));
     let mut rest = input;
     loop {
         if inflater.turn(&mut rest, true, &mut out)? {
             out.shrink_to_fit();
             let counts = (inflater.unpack.total_in(), inflater.unpack.total_out());
-            return Ok(Some(ShortBody { bytes: out.into(), counts }));
+            return Ok(Some(Made { bytes: out.into(), counts }));
         }
         let left = most.saturating_sub(out.len());
         if left == 0 {
@@ -154,7 +312,7 @@ pub(super) fn inflated(
 
 /// What unpacks a body, whose head and sums it looks at itself: a body that does not begin as the
 /// format does goes through as it is.
-pub(super) struct Inflater {
+pub(crate) struct Inflater {
     unpack: Decompress,
     part: Part,
     sum: Crc,
@@ -184,7 +342,7 @@ enum Part {
 
 impl Inflater {
     /// The ratio is looked at once for each `buffer` bytes that come out.
-    pub(super) fn new(ratio_limit: u64, ratio_burst: u64, buffer: usize) -> Self {
+    pub(crate) fn new(ratio_limit: u64, ratio_burst: u64, buffer: usize) -> Self {
         Self {
             unpack: Decompress::new(false),
             part: Part::Head(Head::default()),
@@ -198,16 +356,16 @@ impl Inflater {
     }
 
     /// Unpacks the body of a request, to at most `limit` bytes.
-    pub(super) fn of_request(self, limit: u64) -> Self {
+    pub(crate) fn of_request(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
     /// Whether the body has begun. A body of nothing has no head.
-    pub(super) fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         !matches!(&self.part, Part::Head(head) if head.start.is_empty())
     }
 
-    pub(super) fn turn(
+    pub(crate) fn turn(
         &mut self,
         input: &mut &[u8],
         is_last: bool,
@@ -394,7 +552,7 @@ impl Head {
 
 /// The next bytes of a body that is there in pieces: at most `most` of a file, all of what is in
 /// memory. None where there is no more.
-pub(super) fn read(
+pub(crate) fn read(
     pieces: &mut std::collections::VecDeque<Piece>,
     most: usize,
 ) -> Result<Option<Bytes>, Fault> {
@@ -424,8 +582,47 @@ pub(super) fn read(
 mod tests {
     use super::*;
 
+    const GZIP: Encoder = Encoder::Gzip { level: 6, window: 15 };
+
     fn packed(text: &[u8]) -> Vec<u8> {
-        deflated(6, 15, text).unwrap().bytes.to_vec()
+        GZIP.compressed(text).unwrap().bytes.to_vec()
+    }
+
+    #[test]
+    fn brotli_makes_the_same_in_any_pieces_and_another_decoder_unpacks_it() {
+        let mut state = 7u32;
+        let text: Vec<u8> = (0..300_000u32)
+            .map(|at| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if at % 3 == 0 { (state >> 24) as u8 } else { b"evenkeel"[at as usize % 8] }
+            })
+            .collect();
+        for (quality, window, block) in [(0, 10, 0), (5, 18, 0), (5, 24, 16), (11, 16, 0)] {
+            let encoder = Encoder::Brotli { quality, window, block };
+            let text = &text[..if quality == 11 { 20_000 } else { text.len() }];
+            let at_once = encoder.compressed(text).unwrap();
+            assert_eq!(at_once.counts, (text.len() as u64, at_once.bytes.len() as u64));
+            let mut codec = encoder.codec();
+            let (mut packed, mut at) = (Vec::new(), 0);
+            loop {
+                let next = (at + 70_001).min(text.len());
+                let (mut input, mut out) = (&text[at..next], Vec::with_capacity(1000));
+                let is_done = codec.turn(&mut input, next == text.len(), &mut out).unwrap();
+                assert!(out.len() <= 1000);
+                at = next - input.len();
+                packed.extend(out);
+                if is_done {
+                    break;
+                }
+            }
+            for packed in [&packed[..], &at_once.bytes] {
+                let mut unpacked = Vec::new();
+                brotli::BrotliDecompress(&mut &*packed, &mut unpacked).unwrap();
+                assert!(unpacked == text, "{encoder:?}");
+            }
+        }
+        let empty = Encoder::Brotli { quality: 5, window: 18, block: 0 }.compressed(b"").unwrap();
+        assert!(!empty.bytes.is_empty());
     }
 
     fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
@@ -460,7 +657,8 @@ mod tests {
                 assert_eq!(unpacked_slowly(&bytes).unwrap(), text);
             }
         }
-        assert_eq!(deflated(1, 1, b"x").unwrap().counts.0, 1);
+        let smallest = Encoder::Gzip { level: 1, window: 1 };
+        assert_eq!(smallest.compressed(b"x").unwrap().counts.0, 1);
     }
 
     #[test]
