@@ -93,6 +93,12 @@ impl<'c> Evaluation<'c> {
                 let right = self.word(right)?;
                 Ok(relates(*relation, left.cmp(&right)))
             }
+            Test::ByLength(relation, left, right) => {
+                let left = self.word(left)?;
+                let right = self.word(right)?;
+                let order = left.len().cmp(&right.len()).then_with(|| left.cmp(&right));
+                Ok(relates(*relation, order))
+            }
             Test::In(word, list) => {
                 let wanted = self.word(word)?;
                 for word in list {

@@ -76,6 +76,20 @@ impl Condition {
         parser::condition(text, author, patterns).map(Self)
     }
 
+    /// Compiles a condition in the language of SSLRequire, in which the longer of two texts is the
+    /// greater one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Condition::compile`].
+    pub fn compile_requirement(
+        text: &str,
+        author: Author,
+        patterns: PatternOptions,
+    ) -> Result<Self, SyntaxError> {
+        parser::condition(text, author, patterns).map(|test| Self(test.by_length()))
+    }
+
     /// Whether the condition holds for the request. Use an [`Evaluation`] to get the captures or
     /// the headers for `Vary` as well.
     ///

@@ -18,6 +18,8 @@ pub(crate) enum Test {
     Any(Vec<Test>),
     Integers(Relation, Word, Word),
     Strings(Relation, Word, Word),
+    /// The longer text is the greater one; texts of one length compare as bytes.
+    ByLength(Relation, Word, Word),
     In(Word, Vec<Word>),
     Match { subject: Word, pattern: Box<Pattern>, negated: bool },
     Glob { subject: Word, pattern: Word, style: GlobStyle },
@@ -29,6 +31,22 @@ pub(crate) enum Test {
     Empty(Word),
     Filled(Word),
     Truthy(Word),
+}
+
+impl Test {
+    /// The same test with the comparisons of SSLRequire's language (util_expr_eval.c,
+    /// ssl_expr_eval_comp).
+    pub(crate) fn by_length(self) -> Test {
+        match self {
+            Test::Integers(relation, a, b) | Test::Strings(relation, a, b) => {
+                Test::ByLength(relation, a, b)
+            }
+            Test::Not(test) => Test::Not(Box::new(test.by_length())),
+            Test::All(tests) => Test::All(tests.into_iter().map(Test::by_length).collect()),
+            Test::Any(tests) => Test::Any(tests.into_iter().map(Test::by_length).collect()),
+            other => other,
+        }
+    }
 }
 
 /// A question about a file.

@@ -65,6 +65,7 @@ modules! {
     mod authz_groupfile;
     mod authz_owner;
     mod allowmethods;
+    mod ssl;
     mod proxy;
     mod proxy_fcgi;
     mod cgi;

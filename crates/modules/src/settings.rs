@@ -386,6 +386,15 @@ impl Scope {
         Condition::compile_with(text, self.expression_author(), self.global.core.pattern_options)
     }
 
+    /// Compiles a condition in the language of SSLRequire, as [`Scope::compile_condition`].
+    ///
+    /// # Errors
+    /// What is wrong with the expression.
+    pub fn compile_requirement(&self, text: &str) -> Result<Condition, SyntaxError> {
+        let options = self.global.core.pattern_options;
+        Condition::compile_requirement(text, self.expression_author(), options)
+    }
+
     /// Compiles a text with variables, as [`Scope::compile_condition`].
     ///
     /// # Errors
