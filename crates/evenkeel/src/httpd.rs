@@ -5,6 +5,7 @@ use crate::command_line::{CommandLine, Show};
 use crate::configuration::{Choice, Configuration, Named};
 use crate::server::{Evenkeel, refusal, remark_text};
 use crate::terminal::{complain, say};
+use crate::tls::{Hosts, Kept};
 use crate::{dump, logs, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::startup_text;
@@ -175,6 +176,12 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     let (_, said) = check_limits(&parent.configured, Moment::Start, cores, somaxconn());
     let worth_saying = said.iter().filter(|notice| notice.level <= choice.start_level);
     worth_saying.for_each(|notice| complain(&startup_text(notice)));
+    let mut warnings = Vec::new();
+    if let Err(text) = Hosts::make(site, &mut Kept::default(), &mut warnings) {
+        complain(&text);
+        return 1;
+    }
+    warnings.iter().for_each(|notice| complain(&startup_text(notice)));
     if let Err(text) = check_logs(site) {
         complain(&text);
         return 1;

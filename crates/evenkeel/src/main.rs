@@ -21,6 +21,7 @@ mod server;
 mod serving;
 mod settings;
 mod terminal;
+mod tls;
 mod vocabulary;
 
 use evenkeel::{LAB, Limits, Own, Stop};

@@ -4,6 +4,7 @@
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::launcher::Launcher;
 use crate::logs::{self, LogPlan};
+use crate::tls::{Hosts, Kept};
 use crate::{serving, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text, terminal_text};
@@ -21,6 +22,8 @@ use std::sync::Arc;
 pub struct Running {
     /// The site.
     pub site: Arc<Site>,
+    /// Its TLS hosts.
+    pub tls: Arc<Hosts>,
     /// The logs to open; empty once they are open.
     plan: Cell<LogPlan>,
     open: OnceCell<(Arc<AccessLogs>, Arc<ErrorLogs>)>,
@@ -29,6 +32,8 @@ pub struct Running {
     launcher: OnceCell<Rc<Launcher>>,
     /// The notices of the reader of the configuration.
     remarks: Vec<evenkeel_config::Notice>,
+    /// What there is to say about certificates and keys.
+    warnings: Vec<Notice>,
     /// Must be dropped last.
     _rest: Freed,
 }
@@ -61,6 +66,8 @@ pub struct Evenkeel {
     program: String,
     mode: Mode,
     programs: Programs,
+    /// What TLS keeps over reloads.
+    tls: Kept,
     active: Option<Rc<Running>>,
     /// The launchers of all sites that are served.
     launchers: Vec<Weak<Launcher>>,
@@ -82,6 +89,7 @@ impl Evenkeel {
             program,
             mode,
             programs,
+            tls: Kept::default(),
             active: None,
             launchers: Vec::new(),
             greeting,
@@ -166,11 +174,23 @@ impl Server for Evenkeel {
             settings.pid_file = None;
         }
         notices.extend(self.keep_from_root(&site, &mut settings)?);
+        let mut warnings = Vec::new();
+        let tls = Hosts::make(&site, &mut self.tls, &mut warnings).map(Arc::new)?;
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.runs_programs.is_some().then(|| settings.clone());
         let launcher = OnceCell::new();
         let running =
-            Running { site, plan, open, launches, launcher, remarks: notices, _rest: Freed };
+            Running {
+            site,
+            tls,
+            plan,
+            open,
+            launches,
+            launcher,
+            remarks: notices,
+            warnings,
+            _rest: Freed,
+        };
         Ok(Loaded { site: running, settings })
     }
 
@@ -179,6 +199,7 @@ impl Server for Evenkeel {
             for remark in &running.remarks {
                 self.say(&remark.to_message());
             }
+            running.warnings.iter().for_each(|warning| self.say(warning));
             let plan = running.plan.take();
             let failed = |notice: Notice| startup_text(&notice) + UNABLE;
             let errors =
@@ -240,6 +261,9 @@ impl Server for Evenkeel {
     }
 
     fn turn(&mut self) {
+        if let Err(text) = self.tls.roll() {
+            self.say(&Notice::own("ssl", Level::Error, text));
+        }
         for notice in self.programs.turn() {
             self.say(&notice);
         }

@@ -5,6 +5,7 @@
 use crate::launcher::Launcher;
 use crate::server::Running;
 use crate::settings::{self, OfServers};
+use crate::tls::Doors;
 use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, Worker, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
@@ -26,6 +27,7 @@ use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::process;
 use evenkeel_sys::socket::Socket;
+use evenkeel_tls::Door;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +42,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let ports: Arc<[SocketAddr]> = child.listeners.iter().map(|l| l.address).collect();
     let addresses = Arc::new(Mutex::new(Vec::new()));
     let (line, slots, site) = (child.line, child.slots, Arc::clone(&running.site));
+    let tls = Arc::clone(&running.tls);
     let writers: Vec<_> = (0..child.buffers.count()).map(|b| child.buffers.writer(b)).collect();
     let writers = Mutex::new(writers);
     let log = Arc::clone(&errors);
@@ -87,6 +90,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             settings: Arc::clone(&settings),
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
             errors: Arc::clone(&errors),
+            doors: Doors::new(Arc::clone(&site), Arc::clone(&tls)),
         };
         let place = Workplace {
             gate: Arc::clone(&context.gate),
@@ -201,6 +205,7 @@ struct ThreadSite {
     settings: Arc<OfServers>,
     recorder: RefCell<Recorder>,
     errors: Arc<ErrorLogs>,
+    doors: Doors,
 }
 
 impl ThreadSite {
@@ -277,6 +282,10 @@ impl ConnectionSite for ThreadSite {
         self.site().proxy_protocol.is_wanted(local, client)
     }
 
+    fn door(&self, local: SocketAddr) -> Option<Arc<dyn Door>> {
+        self.doors.of(local)
+    }
+
     fn settings(&self, server: usize) -> &Settings {
         self.settings.of(server)
     }
@@ -323,7 +332,12 @@ impl ConnectionSite for ThreadSite {
             transfer: done.transfer,
             server_name: server.name().as_bytes(),
             used_name: &name,
-            server_port: server.settings.core.port.filter(|port| *port != 0).unwrap_or(80),
+            server_port: server
+                .settings
+                .core
+                .port
+                .filter(|port| *port != 0)
+                .unwrap_or(done.request.default_port()),
             remote_host: remote_host.map(str::as_bytes),
             content_length: match done.framing {
                 Transfer::Exact(length) => Some(length),

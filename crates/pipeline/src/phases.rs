@@ -32,7 +32,7 @@ use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     alias, allowmethods, auth_basic, authz_core, core, env, headers, include, lab, mime,
-    negotiation, remoteip, rewrite, setenvif, status, userdir, vhost_alias,
+    negotiation, remoteip, rewrite, setenvif, ssl, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -64,7 +64,23 @@ pub(crate) async fn receive(
     mut request: Box<Request>,
 ) -> Phase<Received<Plan>> {
     act_early(pipeline, &mut request);
+    if let Err(status) = check_session(pipeline, &mut request) {
+        let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
+        return stop(request, plan, status);
+    }
     locate(pipeline, request).await
+}
+
+/// Whether the TLS session of a request may be used for its host.
+fn check_session(pipeline: &Pipeline, request: &mut Request) -> Result<(), Status> {
+    let Some(handshake) = request.secure.as_ref().map(|secure| secure.server()) else {
+        return Ok(());
+    };
+    let site = &pipeline.site;
+    let settings = &site.server(request.server).settings.ssl;
+    let handshake = &site.server(handshake).settings.ssl;
+    let has_hosts = site.hosts.at(request.peer.local).is_some();
+    ssl::check_host_name(request, &site.global, settings, handshake, has_hosts)
 }
 
 /// What acts on requests that are refused for their path too.
@@ -416,11 +432,16 @@ fn check_host<'a>(
     if allowmethods::check(request, &plan.allowmethods).is_err() {
         return MaybeReady::now(Err(allowmethods::refusal(&plan.allowmethods)));
     }
-    if !plan.access_compat.has_rules() {
+    let server = pipeline.site.server(request.server);
+    let asks_session = request.secure.is_some() || plan.ssl.is_said();
+    if !plan.access_compat.has_rules() && !asks_session {
         return MaybeReady::now(Ok(()));
     }
-    let core = pipeline.site.server(request.server).core(plan);
+    let core = server.core(plan);
     question::evaluate(pipeline, request, plan, move |request| {
+        if asks_session {
+            ssl::check_access(request, &plan.ssl, &server.settings.ssl, core)?;
+        }
         match plan.access_compat.admits(request, core) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Status::FORBIDDEN.into()),
@@ -437,6 +458,9 @@ fn decide_by_rules<'a>(
     checked: Result<(), Answer>,
 ) -> MaybeReady<'a, Result<(), Answer>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
+    if any && checked.is_err() && ssl::forbids_strictly(request, &plan.ssl) {
+        return MaybeReady::now(checked);
+    }
     match checked {
         Ok(()) if any => return MaybeReady::now(Ok(())),
         Err(answer) if !any => return MaybeReady::now(Err(answer)),
@@ -493,6 +517,9 @@ async fn decide_by_user(
         Err(Refusal::Status(status)) => return Err(status.into()),
         Err(Refusal::NeedsUser | Refusal::Login) => {}
     }
+    if pipeline.site.global.active.has("mod_ssl.c") {
+        ssl::fake_login(request, &plan.ssl)?;
+    }
     login::log_in(pipeline, request, plan, auth_type.as_deref(), any).await?;
     match authorize(pipeline, request, plan, has_auth_type, true).await {
         Ok(()) => Ok(()),
@@ -530,6 +557,7 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
         return stop(request, plan, answer);
     }
     env::set_variables(&mut request, &plan.env);
+    ssl::export(&mut request, &plan.ssl);
     if pipeline.site.parses_pages {
         let stat = found.as_ref().and_then(|looked| looked.found.stat());
         include::choose(&mut request, &plan.include, stat);

@@ -140,6 +140,12 @@ enum Verify {
 pub struct Directory(Option<Arc<OfSection>>);
 
 impl Directory {
+    /// Whether a section has said anything.
+    #[must_use]
+    pub const fn is_said(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn said(&mut self) -> &mut OfSection {
         Arc::make_mut(self.0.get_or_insert_default())
     }
