@@ -75,6 +75,9 @@ pub struct Serve {
         value_parser = address
     )]
     pub listen: String,
+    /// Speaks HTTPS, with a certificate for this machine that is made in the user's state folder
+    #[arg(long)]
+    pub tls: bool,
     /// The process model: event, worker or prefork
     #[arg(long, value_name = "MODEL", default_value = "event", value_parser = model)]
     pub mpm: Model,
@@ -226,7 +229,8 @@ mod tests {
     fn a_folder_and_an_address_may_be_left_out() {
         let asked = |folder: &str, listen: &str| {
             let (mpm, lenience) = (Model::Event, Lenience::default());
-            Ok(Own::Serve(Serve { folder: folder.into(), listen: listen.into(), mpm, lenience }))
+            let (folder, listen) = (folder.into(), listen.into());
+            Ok(Own::Serve(Serve { folder, listen, tls: false, mpm, lenience }))
         };
         assert_eq!(parsed("serve"), asked(".", "127.0.0.1:8080"));
         assert_eq!(parsed("serve x --listen [::1]:1"), asked("x", "[::1]:1"));

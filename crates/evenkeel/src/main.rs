@@ -15,6 +15,7 @@ mod httpd;
 mod lab;
 mod launcher;
 mod limits;
+mod local_certificate;
 mod logs;
 mod serve;
 mod server;

@@ -3,6 +3,7 @@
 
 use crate::configuration::Choice;
 use crate::httpd;
+use crate::local_certificate::LocalCertificate;
 use crate::terminal::complain;
 use evenkeel::{Lenience, Serve};
 use evenkeel_config::Main;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Serves a folder.
 pub fn run(asked: &Serve) -> i32 {
-    let Serve { folder, listen, mpm, lenience } = asked;
+    let Serve { folder, listen, tls, mpm, lenience } = asked;
     let folder = match PathBuf::from(folder).canonicalize() {
         Ok(folder) if folder.is_dir() => folder,
         Ok(folder) => {
@@ -30,7 +31,15 @@ pub fn run(asked: &Serve) -> i32 {
         complain("evenkeel serve: the folder's path must not hold \", \\, $ or a line feed");
         return 1;
     }
-    let text = configuration(&shown, listen, *mpm, *lenience);
+    let host = listen.rsplit_once(':').map_or(listen.as_str(), |(host, _)| host);
+    let certificate = match tls.then(|| LocalCertificate::find_or_make(host)).transpose() {
+        Ok(certificate) => certificate,
+        Err(text) => {
+            complain(&format!("evenkeel serve: {text}"));
+            return 1;
+        }
+    };
+    let text = configuration(&shown, listen, *mpm, *lenience, certificate.as_ref());
     let main = Main::Text { name: "evenkeel serve".to_owned(), text: text.into_bytes() };
     let choice = Choice {
         server_root: "/".to_owned(),
@@ -42,7 +51,7 @@ pub fn run(asked: &Serve) -> i32 {
         start_level: Level::Warn,
         skip_root_check: false,
     };
-    let greeting = greeting(&folder, listen);
+    let greeting = greeting(&folder, listen, certificate.as_ref());
     httpd::serve("evenkeel", choice, Mode::Foreground, Some(greeting)).unwrap_or_else(|text| {
         complain(&text);
         complain("evenkeel serve: nothing is served; --listen ADDRESS:PORT names another address");
@@ -51,17 +60,25 @@ pub fn run(asked: &Serve) -> i32 {
 }
 
 /// The text that is printed once the server listens.
-fn greeting(folder: &Path, listen: &str) -> String {
+fn greeting(folder: &Path, listen: &str, certificate: Option<&LocalCertificate>) -> String {
     let at = match listen.rsplit_once(':') {
         Some(("*" | "0.0.0.0" | "[::]", port)) => format!("localhost:{port}"),
         _ => listen.to_owned(),
     };
+    let scheme = if certificate.is_some() { "https" } else { "http" };
     let mut text = format!(
-        "Serving  {}\nAt       http://{at}/\nStatus   http://{at}/server-status\n\
+        "Serving  {}\nAt       {scheme}://{at}/\nStatus   {scheme}://{at}/server-status\n\
          Stop     Ctrl-C, or kill {}\n",
         folder.display(),
         std::process::id()
     );
+    if let Some(LocalCertificate { certificate, .. }) = certificate {
+        let certificate = certificate.display();
+        text.push_str(&format!(
+            "Trust    curl --cacert {certificate} https://{at}/\n         \
+             or import that file in the browser as the certificate of this one server\n"
+        ));
+    }
     if evenkeel_sys::identity::is_root()
         && let Some(closed) = folder.ancestors().find(|folder| !is_open_to_all(folder))
     {
@@ -90,7 +107,19 @@ const PHP: &str = "<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
      </FilesMatch>\n";
 
 /// The configuration for a folder that has none.
-fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -> String {
+fn configuration(
+    folder: &str,
+    listen: &str,
+    model: Model,
+    lenience: Lenience,
+    certificate: Option<&LocalCertificate>,
+) -> String {
+    let tls = certificate.map_or_else(String::new, |LocalCertificate { certificate, key }| {
+        let (certificate, key) = (certificate.display(), key.display());
+        format!(
+            "SSLEngine on\nSSLCertificateFile \"{certificate}\"\nSSLCertificateKeyFile \"{key}\"\n"
+        )
+    });
     let user = if evenkeel_sys::identity::is_root() {
         // Serving never needs root's rights. A folder that only root can read is not served; the
         // greeting says so.
@@ -123,7 +152,7 @@ fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -
         "LoadModule {module}_module modules/mod_{module}.so\n\
          ServerName localhost\n\
          Listen {listen}\n\
-         {user}\
+         {user}{tls}\
          ErrorLog /dev/stderr\n\
          LogLevel warn\n\
          DocumentRoot \"{folder}\"\n\

@@ -179,8 +179,7 @@ impl Server for Evenkeel {
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.runs_programs.is_some().then(|| settings.clone());
         let launcher = OnceCell::new();
-        let running =
-            Running {
+        let running = Running {
             site,
             tls,
             plan,

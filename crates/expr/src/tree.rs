@@ -21,8 +21,16 @@ pub(crate) enum Test {
     /// The longer text is the greater one; texts of one length compare as bytes.
     ByLength(Relation, Word, Word),
     In(Word, Vec<Word>),
-    Match { subject: Word, pattern: Box<Pattern>, negated: bool },
-    Glob { subject: Word, pattern: Word, style: GlobStyle },
+    Match {
+        subject: Word,
+        pattern: Box<Pattern>,
+        negated: bool,
+    },
+    Glob {
+        subject: Word,
+        pattern: Word,
+        style: GlobStyle,
+    },
     AddressIn(Word, Subnet),
     ClientIn(Subnet),
     File(FileQuestion, Word),

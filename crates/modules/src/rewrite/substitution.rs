@@ -75,8 +75,8 @@ impl Run<'_> {
         self.filename = public_url(self.request, self.core, &self.filename);
     }
 
-    /// Removes the scheme and a name of this host, so that the substitution does not redirect to the
-    /// host itself (mod_rewrite.c: reduce_uri).
+    /// Removes the scheme and a name of this host, so that the substitution does not redirect to
+    /// the host itself (mod_rewrite.c: reduce_uri).
     pub(super) fn reduce(&mut self) {
         let scheme = [self.request.scheme().as_bytes(), b"://"].concat();
         let Some((start, rest)) = self.filename.split_at_checked(scheme.len()) else { return };

@@ -1,9 +1,10 @@
-//! What mod_ssl does with requests: it refuses those whose host the session was not made for, checks
-//! what a section asks of the session, and exports its variables (ssl_engine_kernel.c).
+//! What mod_ssl does with requests: it refuses those whose host the session was not made for,
+//! checks what a section asks of the session, and exports its variables (ssl_engine_kernel.c).
 
 use super::{Directory, OfSection, Options, Policy, Server, Verify};
 use crate::{
-    Asked, CoreSettings, GlobalSettings, ParsedRequirement, RequestContext, RequireProvider, Requirement, Scope,
+    Asked, CoreSettings, GlobalSettings, ParsedRequirement, RequestContext, RequireProvider,
+    Requirement, Scope,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -57,7 +58,11 @@ pub fn misdirects(global: &GlobalSettings, server: &Server, handshake: &Server) 
         to.versions == from.versions
             && names(&to.ciphers) == names(&from.ciphers)
             && names(&to.new_ciphers) == names(&from.new_ciphers)
-            && to.certificates.iter().map(|it| &it.path).eq(from.certificates.iter().map(|it| &it.path))
+            && to
+                .certificates
+                .iter()
+                .map(|it| &it.path)
+                .eq(from.certificates.iter().map(|it| &it.path))
             && to.keys.iter().map(|it| &it.path).eq(from.keys.iter().map(|it| &it.path))
     };
     match global.ssl.policy {
@@ -80,9 +85,8 @@ pub fn check_host_name(
     has_named_hosts: bool,
 ) -> Result<(), Status> {
     let Some(secure) = request.secure.clone() else { return Ok(()) };
-    let strict = |server: &Server| {
-        server.0.as_ref().is_some_and(|said| said.strict_names == Some(true))
-    };
+    let strict =
+        |server: &Server| server.0.as_ref().is_some_and(|said| said.strict_names == Some(true));
     match secure.server_name() {
         Some(name) if request.host.is_empty() => {
             let text = format!(

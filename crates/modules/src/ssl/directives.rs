@@ -74,6 +74,7 @@ pub const MODULE: Module = Module {
 
 /// Warns about a directive at its place; Apache has no such message.
 pub(super) fn remark(call: &Call<'_>, text: impl Into<String>) {
+    let text = format!("{} ({})", text.into(), place(call));
     call.notice(Notice { number: None, ..Notice::warn("ssl", 0, text) });
 }
 

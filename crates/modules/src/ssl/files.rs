@@ -1,9 +1,7 @@
 //! What the files of certificates, keys and lists hold, with faults that name the directive.
 
 use super::Named;
-use evenkeel_tls::{
-    CertificateDer, CertificateRevocationListDer, certificates, pem_blocks,
-};
+use evenkeel_tls::{CertificateDer, CertificateRevocationListDer, certificates, pem_blocks};
 use std::path::PathBuf;
 
 /// Reads a file that a directive names.

@@ -1,5 +1,5 @@
-//! Makes the TLS host of a virtual host from its settings. The parent does so before it gives up its
-//! privileges, because keys belong to root.
+//! Makes the TLS host of a virtual host from its settings. The parent does so before it gives up
+//! its privileges, because keys belong to root.
 
 use super::files::{authorities, certificates_of, fault, lists, read};
 use super::passphrase::Asking;
@@ -37,15 +37,9 @@ pub struct Made {
     pub notices: Vec<Notice>,
 }
 
-/// The size of the table for the sessions of clients, where `global` asks for one.
-#[must_use]
-pub fn default_cache_bytes(global: &Global) -> Option<usize> {
-    global.cache_bytes()
-}
-
-/// Makes the host of a server with `SSLEngine on`. `index` is its number in the site, `name` its name
-/// with the port, `names` its name and its aliases as far as they are said, `now_s` the time in
-/// seconds since 1970.
+/// Makes the host of a server with `SSLEngine on`. `index` is its number in the site, `name` its
+/// name with the port, `names` its name and its aliases as far as they are said, `now_s` the time
+/// in seconds since 1970.
 ///
 /// # Errors
 /// What is wrong, with the directive's place.
@@ -122,7 +116,8 @@ fn identities(
             Some(key) => (key, read(key)?),
             None if has_key(&text) => (named, text),
             None => {
-                let text = "there is no private key for this certificate: set SSLCertificateKeyFile";
+                let text =
+                    "there is no private key for this certificate: set SSLCertificateKeyFile";
                 return Err(fault(named, text));
             }
         };

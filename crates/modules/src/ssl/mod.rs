@@ -9,11 +9,9 @@ mod hosts;
 mod ignored;
 mod passphrase;
 
-pub use access::{
-    check_access, check_host_name, export, fake_login, forbids_strictly, misdirects,
-};
+pub use access::{check_access, check_host_name, export, fake_login, forbids_strictly, misdirects};
 pub use directives::MODULE;
-pub use hosts::{Made, Sharing, default_cache_bytes, make_host};
+pub use hosts::{Made, Sharing, make_host};
 
 use crate::Merge;
 use evenkeel_expr::Condition;

@@ -1,5 +1,5 @@
-//! Passphrases of encrypted keys (SSLPassPhraseDialog). A passphrase that opened a key is kept until
-//! the process ends, so that a reload needs nobody at the terminal.
+//! Passphrases of encrypted keys (SSLPassPhraseDialog). A passphrase that opened a key is kept
+//! until the process ends, so that a reload needs nobody at the terminal.
 
 use super::Dialog;
 use std::io::{BufRead as _, BufReader, Write as _};
