@@ -105,12 +105,12 @@ struct pair {
 };
 
 static struct {
-    const char *name;
+    const char *name, *modules;
     uint32_t peer;
     uint64_t most_requests, most_memory;
     bool no_new_privileges;
     uint8_t secret[16];
-} options = { .name = "php", .peer = UINT32_MAX };
+} options = { .name = "php", .modules = "", .peer = UINT32_MAX };
 
 static int listener = -1, channel = -1;
 static struct page private_page;
@@ -140,6 +140,7 @@ static struct {
     const char *method, *uri, *script, *headers, *settings, *user;
     uint32_t headers_length, settings_length;
     bool reports, shows_source;
+    bool has_tables; /* whether `notes` and `variables` are those of a request in progress */
     HashTable notes, variables;
     uint64_t began_us, cpu_us, ready_us;
 } request;
@@ -558,6 +559,9 @@ static char *on_read_cookies(void) {
 }
 
 static char *on_getenv(const char *name, size_t length) {
+    /* What apache_setenv has set comes first. */
+    zval *set = request.has_tables ? zend_hash_str_find(&request.variables, name, length) : NULL;
+    if (set) return Z_STRVAL_P(set);
     for (size_t at = 0; at < request.count; at++) {
         const struct pair *pair = &request.pairs[at];
         if (pair->name_length != length || is_private(pair)) continue;
@@ -600,6 +604,7 @@ static zend_result on_request_time(double *time) {
 /* The last step of a request that still has its memory: all output is there. */
 static int on_deactivate(void) {
     end_request();
+    request.has_tables = false;
     return SUCCESS;
 }
 
@@ -722,8 +727,8 @@ PHP_FUNCTION(apache_get_version) {
 PHP_FUNCTION(apache_get_modules) {
     ZEND_PARSE_PARAMETERS_NONE();
     array_init(return_value);
-    const char *at = value_of("EVENKEEL_MODULES");
-    while (at && *at) {
+    const char *at = options.modules;
+    while (*at) {
         size_t length = strcspn(at, " ");
         add_next_index_stringl(return_value, at, length);
         at += length + (at[length] == ' ');
@@ -798,8 +803,8 @@ static const zend_function_entry functions[] = {
 };
 
 PHP_INI_BEGIN()
-    PHP_INI_ENTRY("engine", "1", PHP_INI_ALL, NULL)
     PHP_INI_ENTRY("xbithack", "0", PHP_INI_ALL, NULL)
+    PHP_INI_ENTRY("engine", "1", PHP_INI_ALL, NULL)
     PHP_INI_ENTRY("last_modified", "0", PHP_INI_ALL, NULL)
 PHP_INI_END()
 
@@ -1028,6 +1033,7 @@ static void serve(void) {
     request.shows_source = find("EVENKEEL_SOURCE") != NULL;
     zend_hash_init(&request.notes, 8, NULL, ZVAL_PTR_DTOR, 0);
     zend_hash_init(&request.variables, 8, NULL, ZVAL_PTR_DTOR, 0);
+    request.has_tables = true;
     set_script_on_page(request.script);
     atomic_store_explicit(&page->began_us, request.began_us, memory_order_relaxed);
     atomic_store_explicit(&page->state, BUSY, memory_order_release);
@@ -1342,6 +1348,7 @@ int main(int count, char **arguments) {
         const char *name = arguments[at], *value = arguments[at + 1];
         if (strcmp(name, "--ini") == 0) folder = value;
         else if (strcmp(name, "--name") == 0) options.name = value;
+        else if (strcmp(name, "--modules") == 0) options.modules = value;
         else if (strcmp(name, "--user") == 0) user = value;
         else if (strcmp(name, "--peer") == 0) options.peer = (uint32_t)strtoul(value, NULL, 10);
         else if (strcmp(name, "--requests") == 0) options.most_requests = strtoull(value, NULL, 10);

@@ -105,11 +105,11 @@ fn a_module_that_is_taken_away_is_missing() {
 #[test]
 fn modules_of_others_are_refused_with_what_replaces_them() {
     let (is_accepted, said) = check(
-        "LoadModule php_module m.so\nLoadModule security2_module m.so\nLoadModule jk_module m.so\n\
+        "LoadModule php_module libphp7.9.so\nLoadModule security2_module m.so\nLoadModule jk_module m.so\n\
          Nonsense\n",
         "",
     );
-    assert!(!is_accepted && said.contains("a2enmod proxy_fcgi"), "{said}");
+    assert!(!is_accepted && said.contains("evenkeel-php7.9, which runs PHP"), "{said}");
     assert!(said.contains("security2_module: nothing replaces"), "{said}");
     assert!(said.contains("jk_module") && said.contains("Nonsense"), "{said}");
 }

@@ -74,7 +74,7 @@ fn read_until(stream: &mut UnixStream, text: &str) -> String {
 
 #[test]
 fn scripts_see_the_interface_of_mod_php_and_their_request() {
-    let pool = Pool::start(&["--name", "site"]);
+    let pool = Pool::start(&["--name", "site", "--modules", "core mod_so"]);
     let ask = pool
         .ask(
             "<?php header('X-One: 1'); header('X-Two: 2'); setcookie('c', 'd');
@@ -89,7 +89,6 @@ fn scripts_see_the_interface_of_mod_php_and_their_request() {
         )
         .with("QUERY_STRING", b"q=r%20s")
         .with("PLAIN", b"value")
-        .with("EVENKEEL_MODULES", b"core mod_so")
         .with("EVENKEEL_REPORT", b"1")
         .with("EVENKEEL_HEADERS", b"Cookie:k=v\nx-Odd:case\nAuthorization:Basic dTpw\n");
     let reply = ask.exchange(&pool.zygote.socket).unwrap();

@@ -304,3 +304,18 @@ impl Reply {
         self.text().split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }
 }
+
+/// Unpacks apache2's mod_php, without installing it, and returns the path of its module.
+///
+/// # Errors
+/// The package cannot be downloaded.
+pub fn oracle() -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/oracle-php");
+    let folder = evenkeel().with_file_name("oracle-php");
+    let run = Command::new(&script).arg(&folder).output();
+    let run = run.map_err(|error| format!("{}: {error}", script.display()))?;
+    match run.status.success() {
+        true => Ok(folder.join("usr/lib/apache2/modules/libphp8.2.so")),
+        false => Err(String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned()),
+    }
+}

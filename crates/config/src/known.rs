@@ -30,7 +30,7 @@ pub fn replacement_of(identifier: &str) -> Option<&'static str> {
 /// Modules that are not part of Apache's distribution, with the advice about them.
 #[rustfmt::skip]
 const FOREIGN: &[(&[&str], &str)] = &[
-    (&["php_module", "php5_module", "php7_module"],
+    (&["php5_module", "php7_module"],
      "PHP runs in php-fpm instead: `apt-get install php-fpm`, `a2dismod php8.2 mpm_prefork`, \
       `a2enmod proxy_fcgi setenvif mpm_event`, `a2enconf php8.2-fpm` (with the version of your PHP)"),
     (&["security2_module", "security3_module"],

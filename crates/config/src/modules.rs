@@ -31,6 +31,7 @@ pub struct ModuleSet {
     active: Vec<Offer>,
     named: bool,
     from_lines: Vec<&'static str>,
+    paths: Vec<String>,
     missing: Missing,
 }
 
@@ -41,7 +42,7 @@ impl ModuleSet {
         let active =
             offers.iter().filter(|offer| offer.builtin || offer.default).copied().collect();
         let missing = Missing::all_but(offers.iter().map(|offer| offer.file).collect());
-        Self { offers, active, named: false, from_lines: Vec::new(), missing }
+        Self { offers, active, named: false, from_lines: Vec::new(), paths: Vec::new(), missing }
     }
 
     /// Only the built-in modules; LoadModule adds the others.
@@ -49,7 +50,7 @@ impl ModuleSet {
     pub fn named(offers: Vec<Offer>) -> Self {
         let active = offers.iter().filter(|offer| offer.builtin).copied().collect();
         let missing = Missing::default();
-        Self { offers, active, named: true, from_lines: Vec::new(), missing }
+        Self { offers, active, named: true, from_lines: Vec::new(), paths: Vec::new(), missing }
     }
 
     /// Whether LoadModule lines say which modules are active.
@@ -75,6 +76,13 @@ impl ModuleSet {
     #[must_use]
     pub fn is_shared(&self, identifier: &str) -> bool {
         self.from_lines.contains(&identifier)
+    }
+
+    /// The file that a LoadModule line names for a module.
+    #[must_use]
+    pub fn path_of(&self, identifier: &str) -> Option<&str> {
+        let at = self.from_lines.iter().position(|known| *known == identifier)?;
+        self.paths.get(at).map(String::as_str)
     }
 
     /// The missing modules: those of Apache that the configuration loads and this server lacks.
@@ -108,6 +116,7 @@ impl ModuleSet {
         }
         self.named |= !is_process_model(identifier);
         self.from_lines.push(offer.identifier);
+        self.paths.push(path.to_owned());
         if !self.is_active(identifier) {
             self.active.push(*offer);
         }

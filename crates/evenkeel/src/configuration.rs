@@ -1,6 +1,7 @@
 //! Turns the command line's choice of a configuration into a site: reads and applies the text.
 //! Nothing is opened or changed.
 
+use crate::applications;
 use crate::vocabulary::Words;
 use evenkeel_config::{
     Fault, Faults, Included, Main, Missing, ModuleSet, Notice, Offer, Stage, Start, Tree, Variables,
@@ -96,6 +97,9 @@ impl Choice {
         let tree = tree.and_then(|tree| self.one_model(&modules).map(|()| tree));
         let read = tree.map_err(Faults::from).and_then(|mut tree| {
             let mut refused = std::mem::take(&mut tree.refused);
+            if let Some(fault) = lacks_php(&modules) {
+                refused.add(fault);
+            }
             match self.compile(&tree, &modules, &mut notices) {
                 Ok(site) if refused.is_empty() => Ok((site, tree)),
                 Ok(_) => Err(refused),
@@ -176,7 +180,13 @@ impl Choice {
         notices: &mut Vec<Notice>,
         includes: &mut Vec<Included>,
     ) -> (Result<Tree, Fault>, ModuleSet) {
-        let mut words = Words::new(ModuleSet::preset(offers()));
+        let mut preset = offers();
+        // A text of `evenkeel serve` names no modules; PHP runs where its program is.
+        let runs_php = matches!(self.main, Main::Text { .. }) && applications::has_php();
+        for offer in preset.iter_mut().filter(|offer| offer.identifier == applications::PHP) {
+            offer.default = runs_php;
+        }
+        let mut words = Words::new(ModuleSet::preset(preset));
         let mut tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
         if words.modules().is_named() {
             notices.clear();
@@ -208,6 +218,14 @@ fn offers() -> Vec<Offer> {
         offers.retain(|offer| !without.split(',').any(|file| file == offer.file));
     }
     offers
+}
+
+/// The fault of a LoadModule line for PHP whose program is missing.
+fn lacks_php(modules: &ModuleSet) -> Option<Fault> {
+    let library = modules.path_of(applications::PHP)?;
+    let why = applications::program_of(Some(library)).err()?;
+    let text = format!("Cannot load {library} into server: {why}");
+    Some(Fault { position: None, text, trail: Vec::new(), stage: Stage::Apply })
 }
 
 /// The warning about missing modules that nothing in the configuration needs.

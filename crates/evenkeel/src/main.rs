@@ -5,6 +5,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Evenkeel runs on Linux only: it is built on epoll, inotify and SO_REUSEPORT.");
 
+mod applications;
 mod command_line;
 mod configuration;
 mod dump;

@@ -94,8 +94,8 @@ fn is_open_to_all(folder: &Path) -> bool {
     folder.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
 }
 
-/// What Debian's configuration gives to PHP, and what it denies. Nothing runs PHP here, so such a
-/// file is answered with 500 and its source is not sent.
+/// What Debian's configuration gives to PHP, and what it denies. Where no program beside the binary
+/// runs PHP, such a file is answered with 500 and its source is not sent.
 const PHP: &str = "<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
          SetHandler application/x-httpd-php\n\
      </FilesMatch>\n\

@@ -1,6 +1,7 @@
 //! The server that the parent runs: reads the configuration, opens the logs, serves in the children
 //! and writes what a dead child left. All of its state belongs to the parent.
 
+use crate::applications::{self, Applications};
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::launcher::Launcher;
 use crate::logs::{self, LogPlan};
@@ -9,12 +10,14 @@ use crate::{serving, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text, terminal_text};
 use evenkeel_message::{Level, Notice};
+use evenkeel_mpm::apps::{Application, Pool};
 use evenkeel_mpm::{Child, Loaded, Mode, Server, Settings};
 use evenkeel_pipeline::Site;
 use evenkeel_sys::identity;
 use evenkeel_sys::memory;
 use evenkeel_sys::process::{End, Pid};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -30,6 +33,9 @@ pub struct Running {
     /// The settings of the launcher, if the site runs programs.
     launches: Option<Settings>,
     launcher: OnceCell<Rc<Launcher>>,
+    /// What its pool runs, if it runs PHP.
+    application: Option<Application>,
+    pool: OnceCell<Rc<Pool>>,
     /// The notices of the reader of the configuration.
     remarks: Vec<evenkeel_config::Notice>,
     /// What there is to say about certificates and keys.
@@ -54,6 +60,11 @@ impl Running {
         self.launcher.get().map(|launcher| &**launcher)
     }
 
+    /// The pool that runs PHP; none if the site runs none.
+    pub fn pool(&self) -> Option<&Pool> {
+        self.pool.get().map(|pool| &**pool)
+    }
+
     /// The open logs; none before [`Server::activate`].
     pub fn logs(&self) -> Option<(Arc<AccessLogs>, Arc<ErrorLogs>)> {
         self.open.get().cloned()
@@ -71,6 +82,7 @@ pub struct Evenkeel {
     active: Option<Rc<Running>>,
     /// The launchers of all sites that are served.
     launchers: Vec<Weak<Launcher>>,
+    applications: Applications,
     greeting: Option<String>,
     /// Notices of the start that await the opening of the error log. The terminal has them already.
     early: RefCell<Vec<Notice>>,
@@ -92,6 +104,7 @@ impl Evenkeel {
             tls: Kept::default(),
             active: None,
             launchers: Vec::new(),
+            applications: Applications::default(),
             greeting,
             early,
         }
@@ -141,6 +154,25 @@ impl Evenkeel {
         Ok(())
     }
 
+    /// Opens the pool of a site that runs PHP, or renews the one that there is.
+    fn open_pool(&mut self, running: &Running) -> Result<(), String> {
+        let Some(application) = &running.application else { return Ok(()) };
+        // One process alone has no parent that could look after the pool.
+        if self.mode == Mode::OneProcess {
+            return Ok(());
+        }
+        match running.pool.get() {
+            // The return to an earlier configuration.
+            Some(pool) => pool.renew(application.clone()),
+            None => {
+                let folder = &running.site.runtime_dir;
+                let pool = self.applications.open(application.clone(), folder)?;
+                let _empty_before = running.pool.set(pool);
+            }
+        }
+        Ok(())
+    }
+
     fn say(&self, notice: &Notice) {
         match self.active.as_ref().and_then(|running| running.open.get()) {
             Some((_, errors)) => {
@@ -179,6 +211,7 @@ impl Server for Evenkeel {
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.runs_programs.is_some().then(|| settings.clone());
         let launcher = OnceCell::new();
+        let application = applications::of_site(&site, &modules, &settings)?;
         let running = Running {
             site,
             tls,
@@ -186,6 +219,8 @@ impl Server for Evenkeel {
             open,
             launches,
             launcher,
+            application,
+            pool: OnceCell::new(),
             remarks: notices,
             warnings,
             _rest: Freed,
@@ -228,6 +263,7 @@ impl Server for Evenkeel {
             let _printed_elsewhere = errors.take_standard_error();
         }
         self.start_launcher(running)?;
+        self.open_pool(running)?;
         // The parent opens the logs after it listens.
         if let Some(greeting) = self.greeting.take() {
             crate::terminal::say(&greeting);
@@ -253,6 +289,10 @@ impl Server for Evenkeel {
             self.say(&notice);
             return;
         }
+        if let Some(notices) = self.applications.ended(pid, end) {
+            notices.iter().for_each(|notice| self.say(notice));
+            return;
+        }
         let number = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0);
         if let Some(notice) = self.programs.ended(number) {
             self.say(&notice);
@@ -269,10 +309,23 @@ impl Server for Evenkeel {
         self.launchers.retain(|launcher| launcher.strong_count() > 0);
         let launchers: Vec<_> = self.launchers.iter().filter_map(Weak::upgrade).collect();
         launchers.iter().filter_map(|it| it.turn()).for_each(|notice| self.say(&notice));
+        self.applications.turn().iter().for_each(|notice| self.say(notice));
         if let Some((access, errors)) = self.active.as_ref().and_then(|r| r.open.get()) {
             access.retry();
             errors.retry();
         }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.applications.descriptor()
+    }
+
+    fn next_us(&self) -> Option<u64> {
+        self.applications.next_us()
+    }
+
+    fn child_ended(&mut self, index: usize) {
+        self.applications.child_ended(index);
     }
 }
 

@@ -2,6 +2,7 @@
 //! the shared site. This is where `mpm` (which socket is served), `conn` (the connection) and
 //! `pipeline` (the request) are connected; none of them knows another.
 
+use crate::applications;
 use crate::launcher::Launcher;
 use crate::server::Running;
 use crate::settings::{self, OfServers};
@@ -61,6 +62,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         Model::Worker | Model::Prefork => 1,
     };
     let launcher = running.launcher().map(Launcher::orders);
+    let pool = running.pool().map(|pool| Arc::new(applications::Served::of(pool, child.index)));
     let make = move |context: ServiceContext| {
         let safe = writers
             .lock()
@@ -84,6 +86,9 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         );
         if let Some(socket) = &launcher {
             pipeline.use_launcher(Arc::clone(socket));
+        }
+        if let Some(pool) = &pool {
+            pipeline.use_php(Arc::clone(pool) as Arc<_>);
         }
         let thread_site = ThreadSite {
             pipeline,

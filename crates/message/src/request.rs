@@ -244,6 +244,8 @@ pub struct UsedNonce {
 pub struct Late {
     /// Notes for `%{NAME}n`.
     pub notes: Variables,
+    /// Variables for `%{NAME}e`.
+    pub env: Variables,
     /// Notices for the error log.
     pub notices: Vec<Notice>,
 }
@@ -682,6 +684,9 @@ impl Request {
         let mut late = late.borrow_mut();
         for (name, value) in late.notes.iter() {
             self.resource.notes.set(name, value);
+        }
+        for (name, value) in late.env.iter() {
+            self.resource.env.set(name, value);
         }
         self.notices.append(&mut late.notices);
     }

@@ -68,6 +68,7 @@ modules! {
     mod ssl;
     mod proxy;
     mod proxy_fcgi;
+    mod php;
     mod cgi;
     use cgi::CGID;
     mod actions;

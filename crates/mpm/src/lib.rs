@@ -3,6 +3,7 @@
 //! `event`, `prefork` and `worker` serve in a child. Nothing here knows HTTP.
 
 mod accounting;
+pub mod apps;
 mod budget;
 mod change;
 mod child;

@@ -373,6 +373,7 @@ impl<'a, S: Server> Parent<'a, S> {
             self.next_sizing_us(),
             self.supervisor.next_us(),
             self.accounting.next_us(),
+            self.server.next_us(),
         ];
         let next = next.into_iter().flatten().min();
         let until_next = next.map(|at| Duration::from_micros(at.saturating_sub(now_us)));
@@ -382,8 +383,8 @@ impl<'a, S: Server> Parent<'a, S> {
             State::Upgrading(upgrade) => Some(upgrade.descriptor()),
             _ => None,
         };
-        let descriptors: Vec<_> =
-            signals.chain(upgrade).chain(self.children.descriptor(now_us)).collect();
+        let own = signals.chain(upgrade).chain(self.children.descriptor(now_us));
+        let descriptors: Vec<_> = own.chain(self.server.descriptor()).collect();
         if wait_readable(&descriptors, Some(timeout)).is_err() {
             // If poll fails for lack of memory, the loop must still not spin.
             std::thread::sleep(Duration::from_millis(10));

@@ -1,6 +1,7 @@
 //! What the parent needs of a configuration, and the interface of the server that it runs. The
 //! binary provides both.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -111,6 +112,20 @@ pub trait Server {
     /// Called in each pass of the parent's loop, at least once a second: the place to restart a
     /// piped logger.
     fn turn(&mut self) {}
+
+    /// A descriptor that is readable when [`Server::turn`] has something to do.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// When [`Server::turn`] has something to do in any case, in microseconds of the monotonic
+    /// clock.
+    fn next_us(&self) -> Option<u64> {
+        None
+    }
+
+    /// Called at the end of the child that has had this line of the scoreboard.
+    fn child_ended(&mut self, _index: usize) {}
 }
 
 /// How the server is started.

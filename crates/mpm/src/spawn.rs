@@ -276,6 +276,7 @@ impl<S: Server> Parent<'_, S> {
         }
         self.accounting.record_exit(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
+        self.server.child_ended(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();
         let (inherited_user_us, inherited_system_us) = self.inherited_cpu_us;
         self.board.note_reaped_cpu(

@@ -2,11 +2,13 @@
 
 use crate::cgi;
 use crate::listing;
+use crate::php;
 use crate::proxying;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, quoted};
+use evenkeel_modules::php::Wanted;
 use evenkeel_modules::{actions, core, lab, negotiation, status};
 
 /// The handler of a request.
@@ -25,6 +27,8 @@ pub(crate) enum Handler {
     Map,
     /// mod_cgi and mod_cgid.
     Cgi,
+    /// php_module.
+    Php(Wanted),
     /// The file itself (Apache: default_handler).
     File,
 }
@@ -32,7 +36,10 @@ pub(crate) enum Handler {
 impl Handler {
     /// Whether the handler reads the body of the request.
     pub(crate) fn reads_body(&self) -> bool {
-        matches!(self, Handler::Lab(lab::Work::Echo) | Handler::Proxy(_) | Handler::Cgi)
+        matches!(
+            self,
+            Handler::Lab(lab::Work::Echo) | Handler::Proxy(_) | Handler::Cgi | Handler::Php(_)
+        )
     }
 }
 
@@ -63,6 +70,9 @@ pub(crate) fn choose(
     }
     if found.is_some() && cgi::is_wanted(pipeline, request) {
         return Ok(Handler::Cgi);
+    }
+    if let Some(wanted) = php::wanted(pipeline, request) {
+        return Ok(Handler::Php(wanted));
     }
     if let Some(proxied) = proxying::target(pipeline, request)? {
         return Ok(Handler::Proxy(proxied));

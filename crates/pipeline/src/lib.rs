@@ -19,6 +19,7 @@ mod login;
 mod look;
 mod negotiate;
 mod phases;
+mod php;
 mod proxying;
 mod question;
 mod rewriting;
@@ -30,5 +31,6 @@ mod walks;
 mod way;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
+pub use php::ApplicationPool;
 pub use serve::{Pending, Pipeline, Served, Teller};
 pub use site::{Identity, Language, Plan, Server, Site};

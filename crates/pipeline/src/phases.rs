@@ -12,6 +12,7 @@ use crate::listing;
 use crate::login;
 use crate::look;
 use crate::negotiate;
+use crate::php;
 use crate::proxying;
 use crate::question;
 use crate::rewriting::{self, Translation};
@@ -636,6 +637,9 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         }
         (Handler::Cgi, Some(script)) => {
             Box::pin(cgi::run(pipeline, &mut request, &plan, script)).await
+        }
+        (Handler::Php(wanted), found) => {
+            Box::pin(php::run(pipeline, &mut request, &plan, wanted, found.as_ref())).await
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
         (Handler::Listing | Handler::Map | Handler::Cgi | Handler::File, found) => {

@@ -7,16 +7,19 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::Kind;
 use evenkeel_message::{
-    Answer, BodyLength, Level, MayWait, Notice, Proxied, Request, RequestHead, Response, Status,
-    Variables, quoted,
+    Answer, BodyLength, Level, MayWait, Notice, Proxied, Request, RequestHead, Response, Source,
+    Status, Variables, quoted,
 };
+use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::script::{self, Output, Program};
 use evenkeel_modules::{proxy, proxy_fcgi};
 use evenkeel_upstream::{
     Ask, Failure, FailureKind, NoPlace, Patience, Place, Spool, SpoolError, exchange,
 };
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The folder of spooled request bodies.
@@ -62,11 +65,9 @@ pub(crate) async fn pass_on(
     let may_wait = pipeline.before_wait(request, plan).await;
     let length = request.head.length;
     let body = match request.body.take() {
-        Some(source) => {
-            let spool =
-                Spool::read(&may_wait, source, Path::new(SPOOL_FOLDER), &pipeline.blocking_pool);
-            spool.await.map_err(|error| refuse_body(request, error))?
-        }
+        Some(source) => spool(&may_wait, source, &pipeline.blocking_pool)
+            .await
+            .map_err(|error| refuse_body(request, "proxy_fcgi", error))?,
         None => Spool::default(),
     };
     let worker = proxy::worker_of(&pipeline.site.server(request.server).settings.proxy, &proxied);
@@ -88,7 +89,7 @@ pub(crate) async fn pass_on(
     let core = pipeline.site.server(request.server).core(plan);
     let variables = proxy_fcgi::fix_variables(request, variables, &plan.proxy_fcgi, core)?;
     let (target, file) = (proxied.target, script.file);
-    let ask = Ask { target, variables, body, patience, script: file.clone(), place };
+    let ask = Ask { target, variables, body, patience, script: file.clone(), place, pool: None };
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let (departure, mut notices) = (Rc::clone(&request.departure), Vec::new());
     let pool = &pipeline.blocking_pool;
@@ -236,14 +237,30 @@ fn refuse(request: &mut Request, failure: &Failure, script: &[u8]) -> Answer {
     Answer::from(failure.status())
 }
 
+/// Reads the body of a request, into memory or into a file.
+///
+/// # Errors
+/// The client does not send it, or the file cannot be written.
+pub(crate) async fn spool(
+    may_wait: &MayWait,
+    source: Pin<Box<dyn Source>>,
+    blocking_pool: &Arc<BlockingPool>,
+) -> Result<Spool, SpoolError> {
+    Spool::read(may_wait, source, Path::new(SPOOL_FOLDER), blocking_pool).await
+}
+
 /// Logs why a body could not be spooled, and returns the answer to the client.
-fn refuse_body(request: &mut Request, error: SpoolError) -> Answer {
+pub(crate) fn refuse_body(
+    request: &mut Request,
+    module: &'static str,
+    error: SpoolError,
+) -> Answer {
     match error {
         SpoolError::Client(error) => body::refuse(request, &error).into(),
         SpoolError::System(error) => {
             let text =
                 format!("the body of the request cannot be spooled to {SPOOL_FOLDER}: {error}");
-            request.notify(Notice::own("proxy_fcgi", Level::Error, text));
+            request.notify(Notice::own(module, Level::Error, text));
             Status::SERVICE_UNAVAILABLE.into()
         }
     }

@@ -8,6 +8,7 @@ use crate::frames::Frames;
 use crate::including::PlainPages;
 use crate::look;
 use crate::phases;
+use crate::php::ApplicationPool;
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
@@ -80,6 +81,8 @@ pub struct Pipeline {
     pub(crate) launcher: OnceCell<Arc<OwnedFd>>,
     /// The pages that have no elements.
     pub(crate) plain_pages: PlainPages,
+    /// The pool that runs PHP; empty if there is none.
+    pub(crate) php: OnceCell<Arc<dyn ApplicationPool>>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -141,6 +144,7 @@ impl Pipeline {
             places: Places::new(credits),
             launcher: OnceCell::new(),
             plain_pages: PlainPages::default(),
+            php: OnceCell::new(),
             looks,
             own: Weak::clone(own),
         })
@@ -149,6 +153,11 @@ impl Pipeline {
     /// Sets the socket on which the launcher of programs receives orders.
     pub fn use_launcher(&self, socket: Arc<OwnedFd>) {
         let _already_set = self.launcher.set(socket);
+    }
+
+    /// Sets the pool that runs PHP.
+    pub fn use_php(&self, pool: Arc<dyn ApplicationPool>) {
+        let _already_set = self.php.set(pool);
     }
 
     /// Runs all phases on a request whose virtual host and path are known.

@@ -63,6 +63,8 @@ pub struct Site {
     pub runs_programs: Option<&'static str>,
     /// Whether mod_include is active.
     pub parses_pages: bool,
+    /// Whether php_module is active.
+    pub runs_php: bool,
     /// The folder that relative paths of sockets refer to (DefaultRuntimeDir).
     pub runtime_dir: PathBuf,
     /// Whether mod_rewrite is active.
@@ -321,6 +323,7 @@ impl Site {
             passes_on,
             runs_programs,
             parses_pages,
+            runs_php: language.vocabulary.module_loaded("mod_php.c"),
             runtime_dir,
             negotiates,
             rewrites,

@@ -25,6 +25,9 @@ pub enum Stream {
     Stdout,
     /// Text for the error log, from the application.
     Stderr,
+    /// What a request has cost, from a worker of this server (`php/evenkeel-php.c`). The type is
+    /// none of the specification's.
+    Report,
 }
 
 impl Stream {
@@ -35,12 +38,14 @@ impl Stream {
             Stream::Stdin => 5,
             Stream::Stdout => 6,
             Stream::Stderr => 7,
+            Stream::Report => REPORT,
         }
     }
 }
 
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
+const REPORT: u8 = 100;
 /// The flag of BEGIN_REQUEST that keeps the connection open.
 const KEEP_CONNECTION: u8 = 1;
 const RESPONDER: u16 = 1;
@@ -217,6 +222,7 @@ impl RecordReader {
             5 => Stream::Stdin,
             6 => Stream::Stdout,
             7 => Stream::Stderr,
+            REPORT => Stream::Report,
             BEGIN_REQUEST | END_REQUEST => {
                 self.fixed = [0; HEADER];
                 if left > 0 {

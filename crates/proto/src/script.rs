@@ -80,6 +80,19 @@ impl HeadEnd {
 /// # Errors
 /// The head is malformed.
 pub fn parse_script_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
+    parse(head, ScriptHead::take)
+}
+
+/// Parses the head of a worker of this server (`php/evenkeel-php.c`): the first Status is that of
+/// the response, and all fields but it and the media type are in `fields`, as often as they come.
+///
+/// # Errors
+/// The head is malformed.
+pub fn parse_worker_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
+    parse(head, ScriptHead::take_of_worker)
+}
+
+fn parse(head: &[u8], take: fn(&mut ScriptHead, &[u8], &[u8])) -> Result<ScriptHead, BadHead> {
     let (mut parsed, mut rest, mut count) = (ScriptHead::default(), head, 0);
     let mut line = Vec::new();
     loop {
@@ -101,12 +114,22 @@ pub fn parse_script_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
         let Some(colon) = memchr(b':', &line) else { return Err(BadHead::NoColon(line)) };
         let (name, value) = line.split_at_checked(colon).unwrap_or_default();
         let value = value.get(1..).unwrap_or_default();
-        parsed.take(name, skip_blanks(value));
+        take(&mut parsed, name, skip_blanks(value));
         count += 1;
     }
 }
 
 impl ScriptHead {
+    fn take_of_worker(&mut self, name: &[u8], value: &[u8]) {
+        if eq_ignore_case(name, b"Content-Type") {
+            self.media_type = Some(value.to_vec());
+        } else if self.status.is_none() && eq_ignore_case(name, b"Status") {
+            self.status = Some((number(value), value.to_vec()));
+        } else {
+            self.fields.add(name, value);
+        }
+    }
+
     fn take(&mut self, name: &[u8], value: &[u8]) {
         let is = |other: &str| eq_ignore_case(name, other.as_bytes());
         if is("Content-Type") {

@@ -5,6 +5,7 @@
 //! Everything is an atomic word, and no reader trusts a length or an index that it finds here: a
 //! hostile or dying writer can make a reader see wrong numbers, but never touch other memory.
 
+mod application;
 mod board;
 mod child;
 mod client_wait;
@@ -15,6 +16,7 @@ mod slots;
 mod snapshot;
 mod state;
 
+pub use application::{ApplicationLine, Figure, InFlight};
 pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
 pub use client_wait::{ClientWait, WaitReason};

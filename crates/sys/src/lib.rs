@@ -7,6 +7,7 @@
 compile_error!("Evenkeel runs on Linux only");
 
 pub mod activation;
+pub mod application;
 pub mod blocking_pool;
 pub mod bulkhead;
 pub mod channel;

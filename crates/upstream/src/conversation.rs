@@ -46,6 +46,8 @@ pub(crate) enum Event {
     Output(Bytes),
     /// A piece of text for the error log.
     Complaint(Bytes),
+    /// A piece of the report of a worker of this server.
+    Report(Bytes),
     /// A record whose type means nothing here.
     Unknown(u8),
     /// The end.
@@ -275,6 +277,7 @@ fn read_records(
                 let event = match stream {
                     Stream::Stdout => Some(Event::Output(content)),
                     Stream::Stderr => Some(Event::Complaint(content)),
+                    Stream::Report => Some(Event::Report(content)),
                     Stream::Params | Stream::Stdin => None,
                 };
                 (event, end)

@@ -6,6 +6,7 @@ use crate::connect::{Patience, connect};
 use crate::conversation::{Conversation, Event, SLOW_AFTER};
 use crate::failure::{Failure, FailureKind};
 use crate::places::Place;
+use crate::report::{self, OwnPool, Reports};
 use crate::spool::Spool;
 use bytes::Bytes;
 use evenkeel_message::{
@@ -13,7 +14,9 @@ use evenkeel_message::{
     quoted,
 };
 use evenkeel_proto::fastcgi::{encode_begin, encode_params};
-use evenkeel_proto::script::{BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head};
+use evenkeel_proto::script::{
+    BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head, parse_worker_head,
+};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -34,6 +37,9 @@ const MOST_COMPLAINTS: usize = 64;
 /// The most bytes of a record of standard error that are logged.
 const MOST_COMPLAINT: usize = 8 << 10;
 
+/// The type of the records of reports.
+const REPORT: u8 = 100;
+
 /// A request to an application.
 pub struct Ask {
     /// The application.
@@ -49,6 +55,8 @@ pub struct Ask {
     /// The place at the application. It is free again as soon as the application has ended its
     /// response.
     pub place: Place,
+    /// The pool, if the application is one of this server.
+    pub pool: Option<OwnPool>,
 }
 
 /// The response of an application.
@@ -72,8 +80,9 @@ pub async fn exchange(
     notices: &mut Vec<Notice>,
     late: &Rc<RefCell<Late>>,
 ) -> Result<Answered, Failure> {
-    let Ask { target, variables, body, patience, script, place } = ask;
-    let mut complaints = Complaints::default();
+    let Ask { target, variables, body, patience, script, place, pool } = ask;
+    let mut complaints = Complaints { count: 0, is_own: pool.is_some() };
+    let mut reports = pool.map(Reports::new);
     let asked = async {
         let socket = connect(&target.address, patience.connect, blocking_pool).await?;
         let encode = |out: &mut Vec<u8>| {
@@ -86,6 +95,9 @@ pub async fn exchange(
         let begun = Conversation::begin(socket, encode, body, patience.silence, blocking_pool);
         let mut conversation = begun?;
         let (head, first) = head(&mut conversation, departure, &mut complaints, notices).await?;
+        if let Some(reports) = &mut reports {
+            reports.note_head();
+        }
         Ok((head, first, conversation))
     };
     let (head, first, conversation) = match asked.await {
@@ -97,6 +109,7 @@ pub async fn exchange(
         open: Some(Open { conversation, _place: place }),
         first: VecDeque::from([first]),
         complaints,
+        reports,
         late,
         script,
         target,
@@ -138,13 +151,16 @@ async fn head(
                     continue;
                 };
                 head.extend_from_slice(&bytes.split_to(at));
-                let parsed = parse_script_head(&head).map_err(|bad| match bad {
+                let parse = if complaints.is_own { parse_worker_head } else { parse_script_head };
+                let parsed = parse(&head).map_err(|bad| match bad {
                     BadHead::NoColon(line) => FailureKind::NoColon(line),
                     BadHead::Nothing | BadHead::Premature => FailureKind::HalfHead(true),
                 })?;
                 return Ok((parsed, bytes));
             }
             Event::Complaint(bytes) => notices.extend(complaints.notice(&bytes)),
+            // No report comes before the end of the response.
+            Event::Report(_) => notices.push(unknown(REPORT)),
             Event::Unknown(kind) => notices.push(unknown(kind)),
             Event::End => return Err(FailureKind::HalfHead(!head.is_empty())),
         }
@@ -156,16 +172,22 @@ fn unknown(kind: u8) -> Notice {
 }
 
 /// Counts what an application writes to its standard error, so that it cannot flood the error log.
-#[derive(Default)]
-struct Complaints(usize);
+struct Complaints {
+    count: usize,
+    /// Whether the application is a worker of this server, whose messages have levels.
+    is_own: bool,
+}
 
 impl Complaints {
     fn notice(&mut self, text: &[u8]) -> Option<Notice> {
-        self.0 += 1;
-        if self.0 > MOST_COMPLAINTS {
+        self.count += 1;
+        if self.count > MOST_COMPLAINTS {
             return None;
         }
         let text = text.get(..text.len().min(MOST_COMPLAINT)).unwrap_or_default();
+        if self.is_own {
+            return Some(report::message(text));
+        }
         let text = format!("Got error '{}'", quoted(text));
         Some(Notice::new("proxy_fcgi", Level::Error, 1071, text))
     }
@@ -185,6 +207,7 @@ struct Stream {
     /// The pieces that were received before the stream was polled.
     first: VecDeque<Bytes>,
     complaints: Complaints,
+    reports: Option<Reports>,
     late: Rc<RefCell<Late>>,
     script: Vec<u8>,
     target: Arc<Target>,
@@ -236,9 +259,16 @@ impl Stream {
                     let notice = self.complaints.notice(&bytes);
                     self.late.borrow_mut().notices.extend(notice);
                 }
+                Ok(Event::Report(bytes)) => match &mut self.reports {
+                    Some(reports) => reports.add(&bytes),
+                    None => self.late.borrow_mut().notices.push(unknown(REPORT)),
+                },
                 Ok(Event::Unknown(kind)) => self.late.borrow_mut().notices.push(unknown(kind)),
                 Ok(Event::End) => {
                     self.open = None;
+                    if let Some(reports) = self.reports.take() {
+                        reports.end(&mut self.late.borrow_mut());
+                    }
                     return Poll::Ready(None);
                 }
                 Err(kind) => {
@@ -248,7 +278,11 @@ impl Stream {
                         _ => io::ErrorKind::UnexpectedEof.into(),
                     };
                     let failure = Failure { kind, target: Arc::clone(&self.target) };
-                    self.late.borrow_mut().notices.extend(failure.notices(&self.script));
+                    let notices = match &self.reports {
+                        Some(reports) => vec![reports.failed(&failure.kind, &self.script)],
+                        None => failure.notices(&self.script),
+                    };
+                    self.late.borrow_mut().notices.extend(notices);
                     return Poll::Ready(Some(Err(error)));
                 }
             }

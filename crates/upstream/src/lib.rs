@@ -9,6 +9,7 @@ mod conversation;
 mod failure;
 mod fcgi;
 mod places;
+mod report;
 mod spool;
 
 pub use cgi::{Complain, Remains, Run, RunFailure, run_command, run_program};
@@ -16,4 +17,5 @@ pub use connect::Patience;
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};
 pub use places::{NoPlace, Place, Places};
+pub use report::{OwnPool, pool_failure};
 pub use spool::{Spool, SpoolError};

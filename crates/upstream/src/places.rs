@@ -3,6 +3,7 @@
 //! applications. Requests beyond that wait in the order in which they came and hold no credit.
 
 use evenkeel_message::{Address, Departure, MayWait};
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -26,9 +27,18 @@ pub struct Places {
 }
 
 /// A place at an application. Dropping it frees the place.
-#[derive(Debug)]
 pub struct Place {
     _permit: Option<OwnedSemaphorePermit>,
+    /// What is dropped with it.
+    _guard: Option<Box<dyn Any>>,
+}
+
+impl Place {
+    /// The place, which drops `guard` when it is free again.
+    #[must_use]
+    pub fn with(self, guard: impl Any) -> Self {
+        Self { _guard: Some(Box::new(guard)), ..self }
+    }
 }
 
 /// The reason for which a request has got no place.
@@ -61,16 +71,20 @@ impl Places {
         patience: Duration,
         departure: &Departure,
     ) -> Result<Place, NoPlace> {
-        let Some(places) = self.places_of(address) else { return Ok(Place { _permit: None }) };
+        let Some(places) = self.places_of(address) else {
+            return Ok(Place { _permit: None, _guard: None });
+        };
         if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
-            return Ok(Place { _permit: Some(permit) });
+            return Ok(Place { _permit: Some(permit), _guard: None });
         }
         departure.return_credit();
         let mut waiting = pin!(timeout(patience, places.acquire_owned()));
         let waited = poll_fn(|context| match waiting.as_mut().poll(context) {
             Poll::Pending if departure.is_told() => Poll::Ready(Err(NoPlace::ClientGone)),
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(permit)) => Poll::Ready(Ok(Place { _permit: permit.ok() })),
+            Poll::Ready(Ok(permit)) => {
+                Poll::Ready(Ok(Place { _permit: permit.ok(), _guard: None }))
+            }
             Poll::Ready(Err(_)) => Poll::Ready(Err(NoPlace::Late)),
         });
         let waited = waited.await;

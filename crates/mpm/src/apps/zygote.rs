@@ -1,0 +1,377 @@
+//! The parent's side of a zygote (`php/evenkeel-php.c`): starts it, has workers forked, reads their
+//! pages, and ends those that take too long.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+use evenkeel_pool::{Child, Stage};
+use evenkeel_sys::application::{
+    Grandchild, Heard, Page, PageContent, WorkerState, ZygoteChannel, ZygoteSays,
+};
+use evenkeel_sys::epoll::Epoll;
+use evenkeel_sys::identity;
+use evenkeel_sys::process::{self, Pid};
+use evenkeel_sys::signal::Signal;
+use evenkeel_sys::spawn::{Order, Standard, spawn};
+
+use super::{Application, TERMINATION_US};
+
+/// Workers of a zygote (php/evenkeel-php.c: MOST_SEATS).
+const MOST_SEATS: u32 = 4096;
+
+/// A zygote.
+pub(super) struct Zygote {
+    pub(super) pid: Pid,
+    /// `None` once it was let go.
+    channel: Option<ZygoteChannel>,
+    pub(super) started_us: u64,
+    phase: Phase,
+    /// Whether it was told to end.
+    is_told: bool,
+    seats: BTreeMap<u32, Seat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Ready,
+    /// Its workers end after their requests, and then it does.
+    Ending,
+}
+
+/// The place of a worker.
+struct Seat {
+    /// The number of the worker for the law: the larger, the newer.
+    id: u64,
+    page: Page,
+    content: PageContent,
+    pid: i32,
+    process: Option<Grandchild>,
+    stage: Stage,
+    since_us: u64,
+    /// When the worker was sent SIGTERM, and whether SIGKILL.
+    terminated_us: Option<u64>,
+    is_killed: bool,
+}
+
+/// Something that a zygote has said, acted on.
+pub(super) enum Event {
+    Ready,
+    Born,
+    NotBorn,
+    Failed(String),
+    Died(Death),
+    End,
+}
+
+/// The end of a worker.
+pub(super) struct Death {
+    pub(super) pid: i32,
+    status: i32,
+    pub(super) page: PageContent,
+    pub(super) script: Vec<u8>,
+    is_late: bool,
+}
+
+/// Sums over workers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) requests: u64,
+    pub(super) cpu_us: u64,
+    pub(super) ready_us: u64,
+    pub(super) wait_us: u64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, page: &PageContent) {
+        self.requests = self.requests.saturating_add(page.requests);
+        self.cpu_us = self.cpu_us.saturating_add(page.cpu_us);
+        self.ready_us = self.ready_us.saturating_add(page.ready_us);
+        self.wait_us = self.wait_us.saturating_add(page.wait_us);
+    }
+}
+
+impl Death {
+    /// Whether the worker has neither been told to end nor reached one of its bounds.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.status != 0
+    }
+
+    pub(super) fn was_busy(&self) -> bool {
+        self.page.state == WorkerState::Busy
+    }
+
+    /// Whether it has died before its first request: the next one may do so too.
+    pub(super) fn is_stillborn(&self) -> bool {
+        self.page.requests == 0 && !self.was_busy()
+    }
+
+    pub(super) fn how(&self) -> String {
+        let signal = self.status & 0x7f;
+        match signal {
+            _ if self.is_late => "was ended after AppRequestTimeout".into(),
+            0 => format!("has ended with status {}", (self.status >> 8) & 0xff),
+            _ => format!("was killed by signal {signal}"),
+        }
+    }
+}
+
+impl Zygote {
+    /// Starts a zygote on the listening socket of its pool.
+    pub(super) fn start(
+        application: &Application,
+        listener: &OwnedFd,
+        secret: &[u8; 16],
+        now_us: u64,
+    ) -> io::Result<Self> {
+        let (channel, other) = ZygoteChannel::pair()?;
+        channel.send_secret(secret)?;
+        let variables = std::env::vars_os();
+        let order = Order {
+            program: application.program.as_os_str().as_bytes().to_vec(),
+            arguments: arguments(application),
+            variables: variables.map(|(name, it)| (name.into_vec(), it.into_vec())).collect(),
+            folder: b"/".to_vec(),
+            limits: [None; 3],
+        };
+        let standard = Standard {
+            input: listener.try_clone()?,
+            output: other,
+            error: io::stderr().as_fd().try_clone_to_owned()?,
+        };
+        let pid = spawn(&order, standard)?;
+        Ok(Self {
+            pid,
+            channel: Some(channel),
+            started_us: now_us,
+            phase: Phase::Starting,
+            is_told: false,
+            seats: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.phase == Phase::Ending
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// Has its messages wake whoever waits for `set`. Errors are epoll_ctl(2)'s.
+    pub(super) fn watch(&self, set: &Epoll) -> io::Result<()> {
+        self.channel.as_ref().map_or(Ok(()), |channel| set.add_level_triggered(channel, 0))
+    }
+
+    /// Acts on the next message, if there is one.
+    pub(super) fn hear(&mut self, now_us: u64) -> Option<Event> {
+        loop {
+            let said = match self.channel.as_ref()?.hear() {
+                Heard::Nothing => return None,
+                Heard::Noise => continue,
+                Heard::End => return (self.phase != Phase::Ending).then(|| self.note_end()),
+                Heard::Said(said) => said,
+            };
+            return Some(match said {
+                ZygoteSays::Ready if self.phase == Phase::Starting => {
+                    self.phase = Phase::Ready;
+                    Event::Ready
+                }
+                ZygoteSays::Ready => continue,
+                ZygoteSays::Born { seat, pid } => {
+                    let Some(seat) = self.seats.get_mut(&seat) else { continue };
+                    (seat.pid, seat.process) = (pid, Grandchild::of(pid, self.pid));
+                    Event::Born
+                }
+                ZygoteSays::NotBorn(seat) => {
+                    self.seats.remove(&seat);
+                    Event::NotBorn
+                }
+                ZygoteSays::Failed(why) => Event::Failed(why),
+                ZygoteSays::Died { seat, status, .. } => {
+                    let Some(seat) = self.seats.remove(&seat) else { continue };
+                    Event::Died(Death {
+                        pid: seat.pid,
+                        status,
+                        page: seat.page.read(),
+                        script: seat.page.script(),
+                        is_late: seat.terminated_us.is_some_and(|at| at <= now_us),
+                    })
+                }
+            });
+        }
+    }
+
+    fn note_end(&mut self) -> Event {
+        self.phase = Phase::Ending;
+        Event::End
+    }
+
+    /// Reads the pages, ends what takes too long, and adds the workers to the census.
+    pub(super) fn look(&mut self, now_us: u64, most: Option<Duration>, children: &mut Vec<Child>) {
+        let (ends, channel) = (self.is_ending(), self.channel.as_ref());
+        let signal = |seat, kill| channel.is_some_and(|it| it.signal(seat, kill).is_ok());
+        let most_us = most.map(|most| u64::try_from(most.as_micros()).unwrap_or(u64::MAX));
+        for (&number, seat) in &mut self.seats {
+            seat.content = seat.page.read();
+            let is_busy = seat.content.state == WorkerState::Busy;
+            let stage = match (seat.stage, seat.content.state) {
+                (Stage::Draining, _) | (_, WorkerState::Draining) => Stage::Draining,
+                _ if ends => Stage::Draining,
+                (_, WorkerState::Starting) => Stage::Starting,
+                _ => Stage::Serving,
+            };
+            if stage != seat.stage {
+                (seat.stage, seat.since_us) = (stage, now_us);
+            }
+            if let Some(most_us) = most_us.filter(|_| is_busy) {
+                let runs_us = now_us.saturating_sub(seat.content.began_us);
+                // A message that cannot be sent is sent at the next tick.
+                match seat.terminated_us {
+                    None if runs_us > most_us && signal(number, false) => {
+                        seat.terminated_us = Some(now_us);
+                    }
+                    Some(at) if now_us.saturating_sub(at) > TERMINATION_US && !seat.is_killed => {
+                        seat.is_killed = signal(number, true);
+                    }
+                    _ => {}
+                }
+            }
+            children.push(Child {
+                id: seat.id,
+                generation: u64::from(!ends),
+                stage,
+                since: Duration::from_micros(seat.since_us),
+                working: usize::from(is_busy),
+                kept: 0,
+            });
+        }
+    }
+
+    /// Has a worker forked. Errors are those of its page and of the channel.
+    pub(super) fn fork(&mut self, id: u64, now_us: u64) -> io::Result<()> {
+        let number = (0..MOST_SEATS).find(|number| !self.seats.contains_key(number));
+        let number = number.ok_or(io::ErrorKind::StorageFull)?;
+        let page = Page::new()?;
+        let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        channel.fork(number, page.as_fd())?;
+        let seat = Seat {
+            id,
+            page,
+            content: PageContent::default(),
+            pid: 0,
+            process: None,
+            stage: Stage::Starting,
+            since_us: now_us,
+            terminated_us: None,
+            is_killed: false,
+        };
+        self.seats.insert(number, seat);
+        Ok(())
+    }
+
+    /// Lets the workers with these numbers of the law end. Returns how many there are.
+    pub(super) fn drain(&mut self, ids: &[u64], now_us: u64) -> usize {
+        let mut count = 0;
+        let Some(channel) = &self.channel else { return 0 };
+        for (&number, seat) in &mut self.seats {
+            let is_meant = ids.contains(&seat.id) && seat.stage != Stage::Draining;
+            if is_meant && channel.drain(number).is_ok() {
+                (seat.stage, seat.since_us) = (Stage::Draining, now_us);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Lets all workers end, and then the zygote.
+    pub(super) fn end(&mut self) {
+        if self.phase == Phase::Starting {
+            self.kill();
+        }
+        (self.phase, self.is_told) = (Phase::Ending, true);
+        let Some(channel) = &self.channel else { return };
+        for (&number, seat) in &mut self.seats {
+            if seat.stage != Stage::Draining && channel.drain(number).is_ok() {
+                seat.stage = Stage::Draining;
+            }
+        }
+    }
+
+    /// Whether it has no worker.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
+    /// Whether it is to be let go: it is ending, and no worker is left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.phase == Phase::Ending && self.seats.is_empty()
+    }
+
+    /// Closes the channel, upon which the zygote ends. It is reaped later.
+    pub(super) fn let_go(&mut self, set: &Epoll) {
+        if let Some(channel) = self.channel.take() {
+            let _closed = set.remove(&channel);
+        }
+    }
+
+    /// Ends the zygote at once.
+    pub(super) fn kill(&self) {
+        let _gone = process::kill(self.pid, Signal::Kill);
+    }
+
+    /// Workers that serve, and those of them that work.
+    pub(super) fn serving(&self) -> usize {
+        self.seats.values().filter(|seat| seat.stage == Stage::Serving).count()
+    }
+
+    pub(super) fn busy(&self) -> usize {
+        let is_busy = |seat: &&Seat| seat.content.state == WorkerState::Busy;
+        self.seats.values().filter(is_busy).count()
+    }
+
+    /// The memory of all workers in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.seats.values().map(|seat| seat.content.memory).sum()
+    }
+
+    pub(super) fn pages(&self) -> impl Iterator<Item = &PageContent> {
+        self.seats.values().map(|seat| &seat.content)
+    }
+
+    /// The workers that the zygote has left when it died.
+    pub(super) fn into_workers(self) -> Vec<Grandchild> {
+        self.seats.into_values().filter_map(|seat| seat.process).collect()
+    }
+}
+
+fn arguments(application: &Application) -> Vec<Vec<u8>> {
+    let Application { name, program, arguments, identity, server, bounds } = application;
+    let own = program.file_name().unwrap_or(program.as_os_str());
+    let mut all = vec![own.as_bytes().to_vec()];
+    let mut say = |name: &str, value: String| all.extend([name.into(), value.into_bytes()]);
+    say("--name", name.clone());
+    let peer = server.map_or_else(identity::own_uid, |(uid, _)| uid);
+    say("--peer", peer.to_string());
+    if let Some(identity) = identity {
+        let others = identity.groups.iter().filter(|group| **group != identity.gid);
+        let groups: Vec<String> =
+            std::iter::once(&identity.gid).chain(others).map(u32::to_string).collect();
+        say("--user", format!("{}:{}", identity.uid, groups.join(",")));
+    }
+    if bounds.most_requests > 0 {
+        say("--requests", bounds.most_requests.to_string());
+    }
+    if bounds.most_memory > 0 {
+        say("--memory", bounds.most_memory.to_string());
+    }
+    all.extend(arguments.iter().map(|argument| argument.clone().into_bytes()));
+    all
+}
