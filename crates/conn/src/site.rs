@@ -19,7 +19,7 @@ pub struct Settings {
     /// FlushMaxThreshold, in bytes: a response that holds more memory than that has to find room
     /// among what slow clients keep, once its client turns out to be one.
     pub flush_threshold: u64,
-    /// How long the handshake of TLS may take, in milliseconds from accept.
+    /// How long the handshake of TLS may take, in milliseconds from accept; 60,000 at most.
     pub handshake_ms: u64,
     /// RequestReadTimeout header; none where it is off.
     pub header_time: Option<ReadTime>,

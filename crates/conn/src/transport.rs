@@ -178,6 +178,10 @@ impl Transport {
         side: Side,
         mut act: impl FnMut(&mut Channel<'_>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        if matches!(side, Side::Read) && self.tls().is_some_and(|tls| tls.has_received()) {
+            // The socket may have nothing more, so that no event would report it.
+            return Poll::Ready(self.channel().and_then(|mut channel| act(&mut channel)));
+        }
         if let Wire::Unwatched(_) = &self.wire {
             match self.channel().and_then(|mut channel| act(&mut channel)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -7,7 +7,7 @@ mod stub;
 #[path = "../../mpm/tests/support/mod.rs"]
 mod support;
 
-use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
+use evenkeel_conn::{ReadTime, Settings, SlowBytes, Worker, Workplace};
 use evenkeel_mpm::event::serve_with;
 use evenkeel_scoreboard::{ChildLine, Counter, Slots};
 use evenkeel_sys::channel::Channel;
@@ -332,6 +332,55 @@ fn a_handshake_that_stands_still_ends_and_is_no_request() {
     }
     let log = running.end();
     assert_eq!(log, ["notice Request handshake read timeout"; 2]);
+}
+
+#[test]
+fn a_record_that_stands_still_takes_of_the_time_of_a_head() {
+    let mut settings = Settings::default();
+    settings.keep_alive.timeout_ms = 60_000;
+    settings.header_time = Some(ReadTime { initial_ms: 300, most_ms: Some(300), rate: 0 });
+    let running = Running::start(settings, SlowBytes::USUAL);
+    let mut tls = running.connect();
+    tls.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut tls);
+    tls.conn.writer().write_all(get("/", "").as_bytes()).unwrap();
+    let mut record = Vec::new();
+    tls.conn.write_tls(&mut record).unwrap();
+    tls.sock.write_all(&record[..record.len() - 1]).unwrap();
+    assert_eq!(tls.sock.read(&mut [0]).unwrap_or(0), 0);
+    drop(tls);
+    running.end();
+}
+
+#[test]
+fn large_bodies_pass_in_pieces_of_any_size() {
+    let running = Running::usual();
+    let body = vec![b'b'; 300_000];
+    let length = body.len();
+    let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n");
+    for size in [7_919, 16_384, 100_000] {
+        let mut tls = running.connect();
+        tls.write_all(get("/", "").as_bytes()).unwrap();
+        read_one(&mut tls);
+        let mut sealed = Vec::new();
+        for piece in
+            [head.as_bytes(), b"Connection: close\r\n\r\n"].into_iter().chain(body.chunks(10_000))
+        {
+            tls.conn.writer().write_all(piece).unwrap();
+            while tls.conn.wants_write() {
+                tls.conn.write_tls(&mut sealed).unwrap();
+            }
+        }
+        let mut sock = tls.sock.try_clone().unwrap();
+        let sender = std::thread::spawn(move || {
+            sealed.chunks(size).for_each(|piece| sock.write_all(piece).unwrap());
+        });
+        let mut all = String::new();
+        tls.read_to_string(&mut all).unwrap();
+        sender.join().unwrap();
+        assert!(all.starts_with("HTTP/1.1 200 OK"), "{size}");
+    }
+    running.end();
 }
 
 #[test]

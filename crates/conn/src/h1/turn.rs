@@ -26,6 +26,9 @@ use std::rc::Rc;
 /// How many requests that one client sent ahead are answered before the others get their turn.
 const MOST_AT_ONCE: usize = 64;
 
+/// The most that a handshake of TLS may take: the clock of a connection wraps after a minute.
+const MOST_HANDSHAKE_MS: u64 = 60_000;
+
 /// The request that stands for the bytes of a client that speaks HTTP to a port of TLS
 /// (ssl_engine_io.c: HTTP_ON_HTTPS_PORT).
 const HTTP_ON_TLS: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
@@ -170,6 +173,13 @@ impl<S: Site> Serving<S> {
                 }
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let is_secure = connection.secure.is_some();
+                    if is_secure && transport.tls().is_some_and(|tls| tls.session().has_partial()) {
+                        // A record has begun to come, so that its time runs as that of a head.
+                        let begin = Begin::Head(Reading::begin(self, &connection));
+                        let inbox = Inbox::default();
+                        return task::go_on(self, transport, connection, inbox, false, begin, None);
+                    }
                     return self.rest(transport, connection);
                 }
                 Err(_) => return self.failed(transport, connection),
@@ -290,7 +300,10 @@ impl<S: Site> Serving<S> {
         let is_handshaking = transport.tls().is_some_and(|tls| tls.session().is_handshaking());
         let (reason, timeout_ms) = if is_handshaking {
             let gone_ms = u64::from(now_ms().wrapping_sub(connection.since_ms));
-            (ParkReason::FirstRequest, settings.handshake_ms.saturating_sub(gone_ms).max(1))
+            (
+                ParkReason::FirstRequest,
+                settings.handshake_ms.min(MOST_HANDSHAKE_MS).saturating_sub(gone_ms).max(1),
+            )
         } else if connection.keepalives == 0 {
             let time = settings.header_time;
             (ParkReason::FirstRequest, time.map_or(settings.timeout_ms, |time| time.initial_ms))

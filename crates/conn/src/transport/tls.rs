@@ -13,7 +13,8 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// So many bytes are sealed before the socket is asked to take them.
+/// So many bytes are sealed before the socket is asked to take them, one record on a connection
+/// that has not taken all of the last ones.
 const SEALED_AT_ONCE: usize = 4 * RECORD;
 
 /// The first part of a response waits for the next one, to share a record with it, if it is no
@@ -27,6 +28,8 @@ const HANDSHAKE_BYTES: u64 = 12 * 1024;
 #[derive(Default)]
 pub(crate) struct Scratch {
     plain: Cell<Vec<u8>>,
+    /// Where pieces of files are read to: its length stays, so that it is not cleared each time.
+    file: Cell<Vec<u8>>,
     sealed: Cell<Outgoing>,
 }
 
@@ -42,6 +45,8 @@ pub(crate) struct Tls {
     read: usize,
     /// Whether the client has sent `close_notify`.
     has_ended: bool,
+    /// Whether the socket has not taken all that was sealed last.
+    is_slow: bool,
     failure: Option<Failure>,
     /// The room that the handshake takes.
     room: Option<Share>,
@@ -57,6 +62,7 @@ impl Tls {
             received: Vec::new(),
             read: 0,
             has_ended: false,
+            is_slow: false,
             failure: None,
             room: None,
         })
@@ -79,6 +85,11 @@ impl Tls {
     /// Whether there is something to send before the connection may be parked.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty() || !self.waiting.is_empty()
+    }
+
+    /// Whether a read has something to give without the socket.
+    pub(crate) fn has_received(&self) -> bool {
+        self.has_ended || self.read < self.received.len()
     }
 
     /// Takes room for the next step of a handshake. False if there is none.
@@ -184,7 +195,7 @@ impl Tls {
             }
             result = self.session.send(&plain, &mut sealed);
             plain.clear();
-            let most = rest.len().min(SEALED_AT_ONCE.saturating_sub(waited + taken));
+            let most = rest.len().min(self.most_sealed().saturating_sub(waited + taken));
             if result.is_ok() {
                 result = self.session.send(rest.get(..most).unwrap_or_default(), &mut sealed);
             }
@@ -208,14 +219,19 @@ impl Tls {
         count: usize,
     ) -> io::Result<usize> {
         self.send_unsent(socket)?;
-        let mut plain = self.take_waiting(scratch);
-        let start = plain.len();
-        plain.resize(start + count.min(SEALED_AT_ONCE.saturating_sub(start)), 0);
-        let read = read_at(&file, plain.get_mut(start..).unwrap_or_default(), offset);
-        plain.truncate(start + read.as_ref().copied().unwrap_or(0));
+        let mut plain = scratch.file.take();
+        if plain.is_empty() {
+            plain.resize(SEALED_AT_ONCE, 0);
+        }
+        let start = self.waiting.len();
+        plain.get_mut(..start).unwrap_or_default().copy_from_slice(&self.waiting);
+        self.waiting = Vec::new();
+        let end = self.most_sealed().min(start + count);
+        let read = read_at(&file, plain.get_mut(start..end).unwrap_or_default(), offset);
+        let end = start + read.as_ref().copied().unwrap_or(0);
         let mut sealed = scratch.sealed.take();
-        let result = self.session.send(&plain, &mut sealed);
-        scratch.plain.set(plain);
+        let result = self.session.send(plain.get(..end).unwrap_or_default(), &mut sealed);
+        scratch.file.set(plain);
         self.sealed(socket, scratch, sealed, result)?;
         read
     }
@@ -241,6 +257,11 @@ impl Tls {
             let _ = self.send_sealed(socket, &mut sealed);
             scratch.sealed.set(sealed);
         }
+    }
+
+    /// How much is sealed before the socket is asked.
+    fn most_sealed(&self) -> usize {
+        if self.is_slow { RECORD } else { SEALED_AT_ONCE }
     }
 
     /// The thread's buffer for plaintext, with what waits for other bytes in front.
@@ -275,6 +296,7 @@ impl Tls {
     /// Sends what the thread's buffer holds, behind what is unsent, and keeps the rest.
     fn send_sealed(&mut self, socket: &Socket, sealed: &mut Outgoing) -> io::Result<()> {
         let result = self.send_unsent(socket).and_then(|()| send_all(socket, sealed));
+        self.is_slow = result.is_err();
         match result {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 match self.unsent.is_empty() {
