@@ -27,14 +27,17 @@ const FUNCTIONS: usize = 100;
 /// By what factor a count may exceed the stored one.
 const TOLERANCE: f64 = 1.03;
 
-/// The scenarios that are counted, over one connection. The page of text is not compressed, because
-/// the client does not ask for that, but it passes through the filter.
-const COUNTED: [(&str, Asked); 9] = [
+/// The scenarios that are counted, over one connection. The page of P1-text is not compressed,
+/// because the client does not ask for that, but it passes through the filter. That of P16 is
+/// compressed for the first request and kept.
+const COUNTED: [(&str, Asked); 11] = [
     ("P1", ONE),
     ("P2", Asked { conditional: true, ..ONE }),
     ("P3", Asked { close: true, ..ONE }),
     ("P7", Asked { connections: 1, wait_ms: 1, ..WAIT }),
     ("P1-text", Asked { path: "/1k.html", browser: false, ..ONE }),
+    ("P16", Asked { path: "/8k.html", ..ONE }),
+    ("P16-plain", Asked { path: "/8k.png", ..ONE }),
     ("P1-bare", ONE.bare()),
     ("P2-bare", Asked { conditional: true, ..ONE }.bare()),
     ("P3-bare", Asked { close: true, ..ONE }.bare()),

@@ -92,7 +92,7 @@ const MODELS: &[Kind] = &[
     Kind::Peer(Peer::ApachePrefork),
 ];
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 18] = [
     scenario("P1", "keep-alive GET of 1 KiB, 64 connections", Measure::Load(PLAIN), PEERS),
     scenario(
         "P2",
@@ -149,6 +149,18 @@ const SCENARIOS: [Scenario; 16] = [
         "the process models: GET of 1 KiB, a connection per request, 64 at a time",
         Measure::Load(Asked { close: true, ..PLAIN }),
         MODELS,
+    ),
+    scenario(
+        "P16",
+        "keep-alive GET of a page of 8 KiB, compressed, 64 connections",
+        Measure::Load(Asked { path: "/8k.html", ..PLAIN }),
+        PEERS,
+    ),
+    scenario(
+        "P16-plain",
+        "keep-alive GET of a picture of 8 KiB, 64 connections",
+        Measure::Load(Asked { path: "/8k.png", ..PLAIN }),
+        PEERS,
     ),
     scenario(
         "P15-files",

@@ -241,6 +241,8 @@ fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let queues = setup.pool.and_then(|pool| pool.buckets_ratio);
     let workers = queues.unwrap_or(workers);
     let split = if queues.is_some() { " reuseport" } else { "" };
+    // As Debian's nginx.conf; gzip_static sends the file that lies beside the page.
+    let gzip = if tuned { "gzip_static on;" } else { "gzip on;" };
     let (deferred, buffer) = if tuned { (" deferred", " buffer=64k flush=1s") } else { ("", "") };
     format!(
         "\
@@ -259,6 +261,7 @@ http {{
     keepalive_timeout 300s;
     keepalive_requests 1000000000;
     access_log {root}/logs/{name}-access.log combined{buffer};
+    {gzip}
     {cache}
     {upstream}
     server {{
@@ -314,6 +317,7 @@ hosts:
     paths:
       /:
         file.dir: {root}/htdocs
+        file.send-compressed: ON
 "
     )
 }

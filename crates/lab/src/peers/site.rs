@@ -1,7 +1,10 @@
 //! The temporary folder of a run: the files to serve, and room for configurations and logs. It is
 //! removed when the run ends.
 
-use std::fs;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -11,9 +14,11 @@ use tempfile::TempDir;
 pub struct Site(TempDir);
 
 /// The files, with their sizes in bytes.
-pub const FILES: [(&str, usize); 5] = [
+pub const FILES: [(&str, usize); 7] = [
     ("1k.html", 1 << 10),
     ("1k.png", 1 << 10),
+    ("8k.html", 8 << 10),
+    ("8k.png", 8 << 10),
     ("100k.bin", 100 << 10),
     ("1m.bin", 1 << 20),
     ("10m.bin", 10 << 20),
@@ -34,8 +39,17 @@ impl Site {
         open(site.path(), 0o755).map_err(told)?;
         open(&site.path().join("logs"), 0o777).map_err(told)?;
         for (name, size) in FILES {
-            let text: Vec<u8> = b"evenkeel\n".iter().copied().cycle().take(size).collect();
-            fs::write(site.path().join("htdocs").join(name), text).map_err(told)?;
+            let text: Vec<u8> = match name.starts_with("8k") {
+                true => page(size),
+                false => b"evenkeel\n".iter().copied().cycle().take(size).collect(),
+            };
+            fs::write(site.path().join("htdocs").join(name), &text).map_err(told)?;
+            if name == "8k.html" {
+                // For servers that send a file which was compressed before.
+                let packed = File::create(site.path().join("htdocs/8k.html.gz")).map_err(told)?;
+                let mut packed = GzEncoder::new(packed, Compression::new(6));
+                packed.write_all(&text).and_then(|()| packed.finish().map(drop)).map_err(told)?;
+            }
         }
         Ok(site)
     }
@@ -61,6 +75,35 @@ impl Site {
     pub fn path(&self) -> &Path {
         self.0.path()
     }
+}
+
+/// A text that gzip compresses to about the third that it makes of English: words of a small
+/// vocabulary in an order without a pattern.
+fn page(size: usize) -> Vec<u8> {
+    const WORDS: [&[u8]; 16] = [
+        b"<p>",
+        b"the ",
+        b"of ",
+        b"server ",
+        b"request ",
+        b"keeps ",
+        b"an even ",
+        b"keel ",
+        b"under ",
+        b"load ",
+        b"and ",
+        b"tells ",
+        b"its ",
+        b"administrator ",
+        b"limit ",
+        b"</p>\n",
+    ];
+    let mut state = 7u32;
+    let words = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        WORDS.get((state >> 28) as usize).copied().unwrap_or_default()
+    });
+    words.flatten().copied().take(size).collect()
 }
 
 /// The name of a virtual host.
