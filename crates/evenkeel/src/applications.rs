@@ -9,7 +9,7 @@ use evenkeel_pipeline::{ApplicationPool, Site};
 use evenkeel_scoreboard::{ApplicationLine, Figure};
 use evenkeel_sys::clock;
 use evenkeel_sys::identity;
-use evenkeel_sys::process::{End, Pid};
+use evenkeel_sys::process::{End, Pid, usable_cores};
 use evenkeel_sys::waker::Waker;
 use std::any::Any;
 use std::io;
@@ -246,6 +246,11 @@ impl Served {
         };
         pool.forget();
         served
+    }
+
+    /// What the status page shows.
+    pub fn figures(&self) -> evenkeel_monitor::Application {
+        evenkeel_monitor::Application::read(&self.name, &self.line, usable_cores())
     }
 }
 

@@ -47,9 +47,11 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let writers: Vec<_> = (0..child.buffers.count()).map(|b| child.buffers.writer(b)).collect();
     let writers = Mutex::new(writers);
     let log = Arc::clone(&errors);
+    let pool = running.pool().map(|pool| Arc::new(applications::Served::of(pool, child.index)));
     let status: Arc<dyn ServerState> = Arc::new(State {
         board: child.board,
         facts: settings::facts(&running.site, child.settings.configured.model),
+        pool: pool.clone(),
     });
     let model = child.settings.configured.model;
     let (caches, policy) = caching(model, &child.limits);
@@ -62,7 +64,6 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         Model::Worker | Model::Prefork => 1,
     };
     let launcher = running.launcher().map(Launcher::orders);
-    let pool = running.pool().map(|pool| Arc::new(applications::Served::of(pool, child.index)));
     let make = move |context: ServiceContext| {
         let safe = writers
             .lock()
@@ -149,11 +150,16 @@ const MOST_PRESSES: usize = 256;
 struct State {
     board: Scoreboard,
     facts: Facts,
+    /// The pool that runs PHP.
+    pool: Option<Arc<applications::Served>>,
 }
 
 impl ServerState for State {
     fn snapshot(&self, view: View) -> Snapshot {
-        evenkeel_monitor::collect(&self.board, &self.facts, view, clock::realtime_us())
+        let mut snapshot =
+            evenkeel_monitor::collect(&self.board, &self.facts, view, clock::realtime_us());
+        snapshot.applications = self.pool.iter().map(|pool| pool.figures()).collect();
+        snapshot
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String
     if let Some(pool) = &snapshot.pool {
         let _ = write_pool(pool, &mut page);
     }
+    for application in &snapshot.applications {
+        let _ = application.write_auto(&mut page);
+    }
     page
 }
 

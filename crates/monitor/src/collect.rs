@@ -40,6 +40,7 @@ fn from_records(
     Snapshot {
         facts: facts.clone(),
         now_us,
+        applications: Vec::new(),
         restart_us: records.restart_us,
         config_generation: u64::from(records.generation) + 1,
         mpm_generation: u64::from(records.generation),

@@ -44,6 +44,9 @@ fn write_page(
     if let Some(pool) = &snapshot.pool {
         draw::write(snapshot, pool, view.refresh_s.is_none(), page)?;
     }
+    for application in &snapshot.applications {
+        application.write_html(page)?;
+    }
     match (snapshot.facts.extended, view.form) {
         (false, _) => write_pids(snapshot, page)?,
         (true, Form::Paragraphs) => write_paragraphs(snapshot, page)?,

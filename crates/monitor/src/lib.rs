@@ -2,6 +2,7 @@
 //! scoreboard and /proc, and the status page in every form from that. It changes nothing, and a
 //! page is a pure function of its snapshot.
 
+mod application;
 mod auto;
 mod clock;
 mod collect;
@@ -15,6 +16,7 @@ mod snapshot;
 mod view;
 mod words;
 
+pub use application::Application;
 pub use collect::collect;
 pub use page::{Letterhead, render};
 pub use pool::{Next, Pool, Split};

@@ -1,5 +1,6 @@
 //! Writes a page of the server's state from a snapshot, in the requested form.
 
+use crate::application::Application;
 use crate::snapshot::Snapshot;
 use crate::view::{Form, View};
 use crate::{auto, html, words};
@@ -30,6 +31,8 @@ pub fn render(snapshot: &Snapshot, view: View, letterhead: &Letterhead<'_>) -> S
 fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String {
     let pool = snapshot.pool.clone().unwrap_or_default();
     let pool = pool.with_last(view.last_s.unwrap_or(usize::MAX));
+    let mut pool_words = words::lines(&pool);
+    pool_words.extend(snapshot.applications.iter().map(Application::sentence));
     let mut page = serde_json::json!({
         "server": letterhead.name,
         "via": letterhead.via,
@@ -40,7 +43,8 @@ fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String 
         "stopping": snapshot.stopping(),
         "connections": snapshot.connections(),
         "scoreboard": snapshot.slot_letters(),
-        "pool_words": words::lines(&pool),
+        "pool_words": pool_words,
+        "applications": snapshot.applications,
         "pool": pool,
     });
     if !view.pool_alone

@@ -1,6 +1,7 @@
 //! What is known of the server at one moment, as plain numbers and texts. Every form of the page is
 //! written from it. Nothing here reads the system.
 
+use crate::application::Application;
 use crate::pool::Pool;
 use evenkeel_scoreboard::SlotState;
 use serde::{Serialize, Serializer};
@@ -39,6 +40,8 @@ pub struct Snapshot {
     /// What the pool did and what limits it. Without it the page is only Apache's.
     #[serde(skip)]
     pub pool: Option<Pool>,
+    /// The pools of application processes.
+    pub applications: Vec<Application>,
 }
 
 /// Facts about the server.
@@ -322,6 +325,7 @@ pub(crate) mod tests {
                 },
             ],
             pool: None,
+            applications: Vec::new(),
         }
     }
 

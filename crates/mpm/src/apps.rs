@@ -404,7 +404,11 @@ impl Inner {
         }
         self.costs.note(now_us, &totals);
         let most = self.application.bounds.most(&self.costs, children.len(), memory);
+        let [each_cpu_us, each_ready_us, each_wait_us] = self.costs.each();
         for (figure, value) in [
+            (Figure::EachCpuUs, each_cpu_us),
+            (Figure::EachReadyUs, each_ready_us),
+            (Figure::EachWaitUs, each_wait_us),
             (Figure::Busy, busy),
             (Figure::Queue, queue),
             (Figure::Most, most.workers as u64),

@@ -41,6 +41,12 @@ pub enum Figure {
     Zygote,
     /// Until when requests are refused at once, in microseconds of the monotonic clock.
     DownUntilUs,
+    /// CPU time of a request in microseconds, on average over the last seconds.
+    EachCpuUs,
+    /// Its time ready to run without a core, likewise.
+    EachReadyUs,
+    /// Its time waiting for anything else, likewise.
+    EachWaitUs,
     /// Whether the limit of workers is the memory.
     IsMemoryBound,
     /// Requests in progress, in the queue or at a worker.

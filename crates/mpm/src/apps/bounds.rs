@@ -88,6 +88,9 @@ pub(super) struct Costs {
     /// CPU time and other time in a second, smoothed, in microseconds.
     cpu: f64,
     wait: f64,
+    /// Likewise, time without a core, and the number of requests.
+    ready: f64,
+    requests: f64,
     groups: Option<Groups>,
 }
 
@@ -114,12 +117,22 @@ impl Costs {
         self.last_us = now_us;
         let cpu = totals.cpu_us.saturating_sub(self.last.cpu_us) as f64;
         let wait = totals.wait_us.saturating_sub(self.last.wait_us) as f64;
-        if totals.requests > self.last.requests {
+        let requests = totals.requests.saturating_sub(self.last.requests);
+        if requests > 0 {
+            let ready = totals.ready_us.saturating_sub(self.last.ready_us) as f64;
+            self.ready = self.ready * KEPT + ready;
+            self.requests = self.requests * KEPT + requests as f64;
             self.cpu = self.cpu * KEPT + cpu;
             self.wait = self.wait * KEPT + wait;
         }
         self.last = *totals;
         let _found = self.groups.get_or_insert_with(Groups::find);
+    }
+
+    /// CPU time, time without a core and time of waiting of a request, in microseconds.
+    pub(super) fn each(&self) -> [u64; 3] {
+        let requests = self.requests.max(1.0);
+        [self.cpu, self.ready, self.wait].map(|sum| (sum / requests) as u64)
     }
 
     /// More workers than these cannot use the cores better: twice as many as keep all cores busy
