@@ -16,4 +16,5 @@ pub mod play;
 pub mod script;
 pub mod server;
 pub mod talk;
+pub mod tls;
 pub mod visitor;

@@ -6,6 +6,7 @@ use crate::compare::{compare, depart, shown};
 use crate::script::{Exchange, File, Kind as Entry, Script, Step};
 use crate::server::{Kind, Server, children, free_port};
 use crate::talk::{fill, talk};
+use crate::tls::make_certificates;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -324,6 +325,9 @@ fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {
     make_folder(&root.join("htdocs"))?;
     make_folder(&root.join("logs"))?;
     write(&root.join("mime.types"), TYPES.as_bytes())?;
+    if script.tls {
+        make_certificates(&root.join("tls"))?;
+    }
     for file in &script.files {
         put(script, file, root, port)?;
     }

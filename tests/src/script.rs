@@ -8,6 +8,7 @@
 //!                              where the other server sends a Content-Length
 //! latin1                       the configuration and the files with their names are written in
 //!                              ISO-8859-1
+//! tls                          certificates are in the folder `tls` (src/tls.rs has their names)
 //! compare PATH                 a file that must be equal when both servers have stopped,
 //!                              except for log ids (%L) after `id=`
 //! config                       the lines below, indented by four, follow the base configuration
@@ -23,6 +24,9 @@
 //!   body TEXT                  its body, with a Content-Length unless a framing header is there
 //!   > TEXT                     raw bytes and CRLF
 //!   >- TEXT                    raw bytes without CRLF
+//!   tls NAME|- [client=WHO] [version=1.2]
+//!                              the connection speaks TLS 1.3, asks for NAME (SNI) and has the
+//!                              certificate of WHO
 //!   read                       wait for one response before the next step
 //!   send                       send everything up to here in a segment of its own
 //!   close                      end the sending direction
@@ -44,6 +48,8 @@
 //! `\r \n \t \0 \\ \xHH` and `@{N*TEXT}` for TEXT N times. Paths are relative to the scratch
 //! folder; `htdocs` is the document root and `logs` exists.
 
+use crate::tls::Tls;
+
 /// One wire script.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Script {
@@ -61,6 +67,8 @@ pub struct Script {
     pub compared: Vec<String>,
     /// Whether the configuration and the files are written in ISO-8859-1.
     pub latin1: bool,
+    /// Whether there are certificates in the folder `tls`.
+    pub tls: bool,
     /// The text after the base configuration.
     pub config: String,
     /// The entries that are created in the scratch folder before a server starts.
@@ -110,6 +118,8 @@ pub struct Exchange {
     pub title: String,
     /// The number of its line in the script.
     pub line: usize,
+    /// How the connection speaks TLS, if it does.
+    pub tls: Option<Tls>,
     /// The steps, in order.
     pub steps: Vec<Step>,
     /// The number of responses to wait for, if it is given.
@@ -234,6 +244,7 @@ fn parse_statement(
         "ignore" => script.ignored.push(rest.to_owned()),
         "compare" => script.compared.push(rest.to_owned()),
         "latin1" => script.latin1 = true,
+        "tls" => script.tls = true,
         "config" => script.config.push_str(&block),
         "file" => script.files.push(parse_file(rest, block)?),
         "folder" => script.files.push(entry(rest, Kind::Folder)),
@@ -296,6 +307,7 @@ fn parse_step(exchange: &mut Exchange, line: &str) -> Result<(), String> {
         "body" => last_request(exchange)?.body = Some(unescape(rest)?),
         ">" => exchange.steps.push(Step::Raw([unescape(rest)?, b"\r\n".to_vec()].concat())),
         ">-" => exchange.steps.push(Step::Raw(unescape(rest)?)),
+        "tls" => exchange.tls = Some(Tls::parse(rest)?),
         "read" => exchange.steps.push(Step::Read),
         "send" => exchange.steps.push(Step::Send),
         "close" => exchange.steps.push(Step::Close),

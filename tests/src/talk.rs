@@ -4,8 +4,9 @@
 use crate::answer::{Answer, Parsed, Response, parse};
 use crate::house::PATIENCE;
 use crate::script::{Exchange, Request, Step, unescape};
+use crate::tls::Stream;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 
 /// Plays the exchange to the server on `port` of the loopback address.
@@ -15,6 +16,10 @@ pub fn talk(exchange: &Exchange, port: u16, root: &Path) -> Result<Answer, Strin
     stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
     stream.set_nodelay(true).map_err(told)?;
+    let stream = match &exchange.tls {
+        None => Stream::Plain(stream),
+        Some(tls) => Stream::over(stream, tls, root)?,
+    };
     let mut line = Line { stream, bytes: Vec::new(), answer: Answer::default(), ended: false };
     let heads = methods(exchange);
     let mut pending = Vec::new();
@@ -114,7 +119,7 @@ pub fn fill(text: &str, port: u16, root: &Path) -> String {
 
 /// A connection, and what was received on it so far.
 struct Line {
-    stream: TcpStream,
+    stream: Stream,
     bytes: Vec<u8>,
     answer: Answer,
     ended: bool,
@@ -129,7 +134,7 @@ impl Line {
     }
 
     fn half_close(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.half_close();
     }
 
     fn final_responses(&self) -> usize {

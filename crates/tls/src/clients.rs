@@ -67,8 +67,8 @@ pub enum Verdict {
     None,
     /// The host trusts it.
     Success,
-    /// Its issuer is unknown, which the host permits.
-    Generous,
+    /// Its issuer is unknown, which the host permits; OpenSSL's words for that.
+    Generous(&'static str),
     /// The host does not trust it; the reason in OpenSSL's words, where OpenSSL has words for it.
     Failed(String),
 }
@@ -138,7 +138,7 @@ impl Clients {
         match self.check(leaf, rest, UnixTime::now()) {
             Ok(()) => Verdict::Success,
             Err(error) if self.demand == Demand::AnyIssuer && is_unknown_issuer(&error) => {
-                Verdict::Generous
+                Verdict::Generous(untrusted(leaf, rest))
             }
             Err(error) => Verdict::Failed(reason(&error)),
         }
@@ -230,6 +230,20 @@ fn is_unknown_issuer(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer))
 }
 
+/// OpenSSL's words for a chain whose issuer is unknown.
+fn untrusted(leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> &'static str {
+    let signs_itself = |der: &CertificateDer<'_>| ends(der).is_some_and(|(a, b)| a == b);
+    if signs_itself(leaf) {
+        "self-signed certificate"
+    } else if rest.iter().any(signs_itself) {
+        "self-signed certificate in certificate chain"
+    } else if rest.is_empty() {
+        "unable to verify the first certificate"
+    } else {
+        "unable to get local issuer certificate"
+    }
+}
+
 /// OpenSSL's words for a fault of a certificate (X509_verify_cert_error_string).
 fn reason(error: &Error) -> String {
     use CertificateError as Fault;
@@ -263,4 +277,81 @@ fn ends<'a>(der: &'a CertificateDer<'_>) -> Option<(&'a [u8], &'a [u8])> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let certificate = certificate.tbs_certificate;
     Some((certificate.subject.as_raw(), certificate.issuer.as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outgoing::Outgoing;
+    use crate::session::{Progress, Session};
+    use crate::testing::{Client, Party, door_of, settings};
+
+    /// What a client with these certificates gets from a host with these settings: the verdict, or the
+    /// alert.
+    fn meet(party: Option<&Party>, settings_of_clients: ClientSettings, old: bool) -> String {
+        let version = if old { &rustls::version::TLS12 } else { &rustls::version::TLS13 };
+        let mut host = settings(0, "a.example");
+        host.clients = Some(settings_of_clients);
+        let mut session = Session::accept(door_of(vec![host]));
+        let mut client = Client::of(Client::config_as(version, party), "a.example");
+        let (mut plain, mut out) = (Vec::new(), Outgoing::new());
+        for _ in 0..4 {
+            let result = session.receive(&mut client.take_output(), &mut plain, &mut out);
+            client.receive(out.bytes());
+            out.clear();
+            match result {
+                Err(failure) => {
+                    assert!(client.fault().contains("AlertReceived"), "{}", client.fault());
+                    assert!(failure.notice.number.is_some());
+                    return client.fault();
+                }
+                Ok(Progress::Established) => {
+                    return format!("{:?}", session.facts().unwrap().verdict);
+                }
+                Ok(_) => {}
+            }
+        }
+        panic!("no end");
+    }
+
+    fn asks(demand: Demand, ca: &Party) -> ClientSettings {
+        ClientSettings {
+            demand,
+            authorities: vec![ca.der()],
+            named: Vec::new(),
+            lists: Vec::new(),
+            revocation: Revocation::Ignored,
+            lists_may_lack: false,
+            depth: 1,
+        }
+    }
+
+    #[test]
+    fn each_demand_admits_its_own_in_both_versions() {
+        let (ca, unknown) = (Party::authority(None), Party::authority(None));
+        let below = Party::authority(Some(&ca));
+        let user = Party::client(&ca, false);
+        let (stranger, expired) = (Party::client(&unknown, false), Party::client(&ca, true));
+        let deep = Party::client(&below, false);
+        for old in [false, true] {
+            let meet = |party: Option<&Party>, demand| meet(party, asks(demand, &ca), old);
+            assert_eq!(meet(Some(&user), Demand::Require), "Success");
+            assert_eq!(meet(Some(&user), Demand::Optional), "Success");
+            assert_eq!(meet(None, Demand::Optional), "None");
+            assert!(meet(None, Demand::Require).contains("Alert"));
+            assert!(meet(Some(&stranger), Demand::Optional).contains("UnknownCA"));
+            assert!(meet(Some(&expired), Demand::Optional).contains("CertificateExpired"));
+            assert!(meet(Some(&deep), Demand::Require).contains("Alert"), "too deep");
+            assert!(meet(Some(&stranger), Demand::AnyIssuer).contains("Generous"));
+            assert!(meet(Some(&expired), Demand::AnyIssuer).contains("CertificateExpired"));
+            let failed = "Failed(\"certificate has expired\")";
+            assert_eq!(meet(Some(&expired), Demand::Record), failed);
+            let deeper = ClientSettings { depth: 2, ..asks(Demand::Require, &ca) };
+            assert_eq!(super::tests::meet(Some(&deep), deeper, old), "Success");
+            // An authority that is not self-issued ends no chain.
+            let half =
+                ClientSettings { authorities: vec![below.der()], ..asks(Demand::Record, &ca) };
+            assert!(super::tests::meet(Some(&deep), half, old).contains("unable to get"));
+        }
+    }
 }

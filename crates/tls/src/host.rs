@@ -191,14 +191,16 @@ impl Host {
     }
 }
 
-/// The first key whose signature scheme the client offers.
+/// The first key whose signature scheme the client offers. A client that has no suite for any key
+/// gets the first one, so that rustls answers with `handshake_failure`.
 #[derive(Debug)]
 struct Keys(Vec<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for Keys {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        self.0.iter().find(|key| key.key.choose_scheme(schemes).is_some()).cloned()
+        let fitting = self.0.iter().find(|key| key.key.choose_scheme(schemes).is_some());
+        fitting.or_else(|| self.0.first()).cloned()
     }
 }
 

@@ -241,6 +241,10 @@ impl Session {
                 Err((error, mut alert)) => {
                     let mut bytes = Vec::new();
                     let _ = alert.write_all(&mut bytes);
+                    // The extension came with TLS 1.2; rustls says `handshake_failure`.
+                    if is_too_old(&error) {
+                        bytes = self::alert(AlertDescription::ProtocolVersion).to_vec();
+                    }
                     out.extend(&bytes);
                     return Err(Failure::of(&error, None));
                 }
@@ -363,7 +367,8 @@ fn read(
             }
             Ok(_) => false,
             Err(error) => {
-                alerts(connection, out);
+                used += discard;
+                alerts(connection, incoming.get_mut(used..).unwrap_or_default(), out);
                 return Err(error);
             }
         };
@@ -374,12 +379,12 @@ fn read(
     }
 }
 
-/// Appends the alert that rustls has ready for a client which broke the protocol.
-fn alerts(connection: &mut UnbufferedServerConnection, out: &mut Outgoing) {
-    loop {
-        match connection.process_tls_records(&mut []).state {
+/// Appends the alert that rustls has ready for a client which broke the protocol. `rest` is what it
+/// has not used up: rustls remembers positions in it.
+fn alerts(connection: &mut UnbufferedServerConnection, rest: &mut [u8], out: &mut Outgoing) {
+    while connection.wants_write() {
+        match connection.process_tls_records(rest).state {
             Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, out),
-            Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
             _ => return,
         }
     }
@@ -420,6 +425,15 @@ fn drive<T>(
             Err(error) => return Err(Failure::of(&error, None)),
         }
     }
+}
+
+/// Whether a client speaks no version after TLS 1.1.
+fn is_too_old(error: &rustls::Error) -> bool {
+    use rustls::PeerIncompatible::{SignatureAlgorithmsExtensionRequired, Tls12NotOffered};
+    matches!(
+        error,
+        rustls::Error::PeerIncompatible(SignatureAlgorithmsExtensionRequired | Tls12NotOffered)
+    )
 }
 
 /// Whether the first bytes of a connection are those of an HTTP request: an upper-case method, as
@@ -585,6 +599,20 @@ mod tests {
             }
         };
         assert_eq!(failure.kind, Kind::Broken);
+    }
+
+    /// A ClientHello of TLS 1.0 with one suite of that time.
+    #[test]
+    fn a_client_of_another_age_gets_the_alert_for_its_version() {
+        let mut body = vec![3, 1];
+        body.extend([7; 32]);
+        body.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+        let mut hello = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
+        hello.extend(body);
+        let mut session = Session::accept(door(&["a.example"]));
+        let (mut plain, mut out) = (Vec::new(), Outgoing::new());
+        assert!(session.receive(&mut hello, &mut plain, &mut out).is_err());
+        assert_eq!(out.bytes(), [21, 3, 3, 0, 2, 2, 70]);
     }
 
     #[test]

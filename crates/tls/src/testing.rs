@@ -19,6 +19,7 @@ pub(crate) struct Client {
     connection: ClientConnection,
     closed: bool,
     received: Vec<u8>,
+    fault: String,
 }
 
 /// Trusts every certificate: these tests ask about bytes, not about trust.
@@ -83,12 +84,31 @@ impl Client {
             .with_no_client_auth()
     }
 
+    /// The same, with the certificate of a party.
+    pub(crate) fn config_as(
+        version: &'static SupportedProtocolVersion,
+        party: Option<&Party>,
+    ) -> ClientConfig {
+        let builder = ClientConfig::builder_with_protocol_versions(&[version])
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Trusting));
+        match party {
+            None => builder.with_no_client_auth(),
+            Some(party) => builder.with_client_auth_cert(party.chain.clone(), party.key()).unwrap(),
+        }
+    }
+
+    /// What ended the client, if anything did.
+    pub(crate) fn fault(&self) -> String {
+        self.fault.clone()
+    }
+
     /// A client with a configuration of its own.
     pub(crate) fn of(config: impl Into<Arc<ClientConfig>>, name: &str) -> Self {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let mut connection = ClientConnection::new(config.into(), name).unwrap();
         connection.set_buffer_limit(None);
-        Self { connection, closed: false, received: Vec::new() }
+        Self { connection, closed: false, received: Vec::new(), fault: String::new() }
     }
 
     pub(crate) fn write(&mut self, plain: &[u8]) {
@@ -110,7 +130,10 @@ impl Client {
             let Ok(count) = self.connection.read_tls(&mut bytes) else { return };
             match self.connection.process_new_packets() {
                 Ok(state) => self.closed |= state.peer_has_closed(),
-                Err(_) => return,
+                Err(error) => {
+                    self.fault = format!("{error:?}");
+                    return;
+                }
             }
             if count == 0 {
                 return;
@@ -150,6 +173,58 @@ pub(crate) fn settings(index: usize, name: &str) -> Settings {
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let identity = Identity::new(vec![made.cert.der().clone()], &key).unwrap();
     Settings::new(index, name.to_owned(), vec![identity])
+}
+
+/// An authority or a client with its certificate.
+pub(crate) struct Party {
+    chain: Vec<CertificateDer<'static>>,
+    is_root: bool,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Party {
+    /// An authority, self-signed or below another one.
+    pub(crate) fn authority(above: Option<&Party>) -> Self {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        Self::of(params, above)
+    }
+
+    /// A client of an authority.
+    pub(crate) fn client(authority: &Party, is_expired: bool) -> Self {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        if is_expired {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }
+        Self::of(params, Some(authority))
+    }
+
+    fn of(mut params: rcgen::CertificateParams, above: Option<&Party>) -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let name = format!("{:?}", key.public_key_raw());
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let name = name.chars().take(60).collect::<String>();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let der = match above {
+            Some(above) => params.signed_by(&key, &above.issuer).unwrap(),
+            None => params.self_signed(&key).unwrap(),
+        };
+        let mut chain = vec![der.der().clone()];
+        // The root is not sent.
+        if let Some(above) = above.filter(|above| !above.is_root) {
+            chain.extend(above.chain.iter().cloned());
+        }
+        let is_root = above.is_none();
+        Self { chain, is_root, issuer: rcgen::Issuer::new(params, key) }
+    }
+
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
+        self.chain[0].clone()
+    }
+
+    fn key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::try_from(self.issuer.key().serialize_der()).unwrap()
+    }
 }
 
 /// Words of this process alone.

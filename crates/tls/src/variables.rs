@@ -67,12 +67,14 @@ impl Secure for Facts {
             "CLIENT_VERIFY" => Some(match &self.verdict {
                 Verdict::None => "NONE".to_owned(),
                 Verdict::Success => "SUCCESS".to_owned(),
-                Verdict::Generous => "GENEROUS".to_owned(),
+                // mod_ssl has the word GENEROUS, and OpenSSL's result stands before it.
+                Verdict::Generous(reason) => format!("FAILED:{reason}"),
                 Verdict::Failed(reason) => format!("FAILED:{reason}"),
             }),
             "COMPRESS_METHOD" => text("NULL"),
             "TLS_SNI" => self.name.as_deref().and_then(text),
-            "SECURE_RENEG" => text("true"),
+            // TLS 1.3 has no renegotiation.
+            "SECURE_RENEG" => text(if self.version_name() == "TLSv1.2" { "true" } else { "false" }),
             _ => {
                 if let Some(index) = known.strip_prefix("CLIENT_CERT_CHAIN_") {
                     let index: usize = index.parse().ok()?;
@@ -127,7 +129,7 @@ impl Secure for Facts {
         match self.verdict {
             Verdict::None => ClientCertificate::None,
             Verdict::Success => ClientCertificate::Trusted,
-            Verdict::Generous => ClientCertificate::UnknownIssuer,
+            Verdict::Generous(_) => ClientCertificate::UnknownIssuer,
             Verdict::Failed(_) => ClientCertificate::Untrusted,
         }
     }
