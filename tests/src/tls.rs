@@ -1,6 +1,6 @@
-//! TLS for scripts: certificates in the scratch folder, made once for both servers, and the client's
-//! side of a connection. The client trusts every server: scripts compare what servers answer, and
-//! the name of the certificate that they chose.
+//! TLS for scripts: certificates in the scratch folder, made once for both servers, and the
+//! client's side of a connection. The client trusts every server: scripts compare what servers
+//! answer, and the name of the certificate that they chose.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
@@ -131,9 +131,9 @@ impl Write for Stream {
 }
 
 /// Writes the certificates of a script below `folder`: of the authority (`ca`), of the servers
-/// `localhost` and `other.example` and of the wildcard `*.wild.example` (`wild`), and of the clients
-/// `user`, `expired`, `revoked`, `deep` (below an authority of its own) and `stranger` (of an unknown
-/// authority). `ca.crl` revokes `revoked`.
+/// `localhost` and `other.example` and of the wildcard `*.wild.example` (`wild`), and of the
+/// clients `user`, `expired`, `revoked`, `deep` (below an authority of its own) and `stranger` (of
+/// an unknown authority). `ca.crl` revokes `revoked`.
 pub fn make_certificates(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     make(folder).map_err(|error| format!("certificates: {error}"))

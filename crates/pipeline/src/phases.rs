@@ -459,9 +459,6 @@ fn decide_by_rules<'a>(
     checked: Result<(), Answer>,
 ) -> MaybeReady<'a, Result<(), Answer>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
-    if any && checked.is_err() && ssl::forbids_strictly(request, &plan.ssl) {
-        return MaybeReady::now(checked);
-    }
     match checked {
         Ok(()) if any => return MaybeReady::now(Ok(())),
         Err(answer) if !any => return MaybeReady::now(Err(answer)),
@@ -519,6 +516,9 @@ async fn decide_by_user(
         Err(Refusal::NeedsUser | Refusal::Login) => {}
     }
     if pipeline.site.global.active.has("mod_ssl.c") {
+        if ssl::forbids_strictly(request, &plan.ssl) {
+            return Err(Status::FORBIDDEN.into());
+        }
         ssl::fake_login(request, &plan.ssl)?;
     }
     login::log_in(pipeline, request, plan, auth_type.as_deref(), any).await?;

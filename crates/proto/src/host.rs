@@ -31,6 +31,7 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
 }
 
 fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
+    let own_scheme = request.scheme().as_bytes();
     let Request { head, host, port, resource, .. } = request;
     let head = head.receive();
     host.clear();
@@ -45,7 +46,7 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     let (field, twice) = host_field(&head.fields);
     let has_scheme = |scheme: &[u8]| target.scheme.eq_ignore_ascii_case(scheme);
     let is_named = match target.form {
-        Form::Absolute => has_scheme(b"http"),
+        Form::Absolute => has_scheme(own_scheme),
         form => form == Form::Authority,
     };
     if head.version == Version::Http11 && field.is_none_or(|value| value.is_empty() && !is_named) {
@@ -55,7 +56,8 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
         let text = "client sent HTTP/1.1 request without hostname (see RFC2616 section 14.23): ";
         return Err(Refusal::bad(MISSING_HOST, format!("{text}{}", excerpt(target.path))));
     }
-    if target.form == Form::Absolute && !is_named && !has_scheme(b"https") {
+    let is_known = has_scheme(b"http") || has_scheme(b"https");
+    if target.form == Form::Absolute && !is_known {
         return Err(unknown_scheme(head.target()));
     }
     if is_named {

@@ -7,6 +7,7 @@ use crate::facts::Facts;
 use crate::pem;
 use evenkeel_message::{ClientCertificate, Secure};
 use rustls::ProtocolVersion;
+use rustls::pki_types::CertificateDer;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The variables that `SSLOptions +StdEnvVars` puts into the environment, with the parts of names
@@ -78,7 +79,7 @@ impl Secure for Facts {
             _ => {
                 if let Some(index) = known.strip_prefix("CLIENT_CERT_CHAIN_") {
                     let index: usize = index.parse().ok()?;
-                    return Some(pem::write("CERTIFICATE", self.client.get(index)?));
+                    return Some(pem::write("CERTIFICATE", self.issuers().get(index)?));
                 }
                 if known.starts_with("CLIENT_") {
                     let der = self.client.first()?;
@@ -115,7 +116,7 @@ impl Secure for Facts {
         let client = self.client.first().map(|der| pem(der)).unwrap_or_default();
         let mut all =
             vec![("SSL_SERVER_CERT".to_owned(), server), ("SSL_CLIENT_CERT".to_owned(), client)];
-        for (index, der) in self.client.iter().enumerate() {
+        for (index, der) in self.issuers().iter().enumerate() {
             all.push((format!("SSL_CLIENT_CERT_CHAIN_{index}"), pem(der)));
         }
         all
@@ -155,6 +156,12 @@ impl Facts {
             ProtocolVersion::TLSv1_2 => "TLSv1.2",
             _ => "TLSv1.3",
         }
+    }
+
+    /// What the client has sent besides its own certificate (SSL_get_peer_cert_chain, which on the
+    /// server's side lacks the first).
+    fn issuers(&self) -> &[CertificateDer<'static>] {
+        self.client.get(1..).unwrap_or_default()
     }
 
     fn server_certificate(&self) -> Option<&[u8]> {
