@@ -209,7 +209,7 @@ impl Server for Evenkeel {
         let mut warnings = Vec::new();
         let tls = Hosts::make(&site, &mut self.tls, &mut warnings).map(Arc::new)?;
         let (plan, open) = (Cell::new(plan), OnceCell::new());
-        let launches = site.runs_programs.is_some().then(|| settings.clone());
+        let launches = site.needs_launcher.then(|| settings.clone());
         let launcher = OnceCell::new();
         let application = applications::of_site(&site, &modules, &settings)?;
         let running = Running {

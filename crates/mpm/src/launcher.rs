@@ -3,6 +3,8 @@
 //! (`sys/src/spawn.rs`) on a socket that all children share, with a control socket for each
 //! program. If the sender closes the control socket, the program's process group is ended.
 
+mod answering;
+
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,6 +28,7 @@ use tokio::time::timeout;
 use crate::detach;
 use crate::oom_score::OomScore;
 use crate::settings::Settings;
+use answering::Answering;
 
 /// The time between SIGTERM and SIGKILL (apr_pools.c: TIMEOUT_USECS).
 const TERMINATION: Duration = Duration::from_secs(3);
@@ -80,6 +83,7 @@ fn serve(orders: OwnedFd) -> io::Result<()> {
     runtime.block_on(async {
         let orders = Watch::owned(orders)?;
         let programs = Rc::new(Programs::default());
+        let answering = Rc::new(Answering::default());
         loop {
             let arrived = poll_fn(|context| {
                 orders.poll_read(context, |socket| match receive_order(socket)? {
@@ -90,8 +94,12 @@ fn serve(orders: OwnedFd) -> io::Result<()> {
             match arrived.await? {
                 Arrival::Order(order, standard, control) => {
                     let running = Running::new(&programs);
+                    let answering = Rc::clone(&answering);
                     spawn_local(async move {
-                        run(order, standard, control).await;
+                        match order.question {
+                            Some(_) => answering.answer(*order, standard, control).await,
+                            None => run(order, standard, control).await,
+                        }
                         drop(running);
                     });
                 }

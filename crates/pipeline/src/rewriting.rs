@@ -15,7 +15,9 @@ use evenkeel_message::{
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::dir::REDIRECT;
 use evenkeel_modules::proxy::escape_path;
-use evenkeel_modules::rewrite::{self, Ahead, Look, Outcome, Proxied, Surroundings, Verdict};
+use evenkeel_modules::rewrite::{
+    self, Ahead, Look, Outcome, ProgramMap, Proxied, Surroundings, Verdict,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -205,6 +207,15 @@ impl Surroundings for Around<'_> {
         Box::pin(question::evaluate(self.pipeline, request, self.plan, evaluation))
     }
 
+    fn ask_program<'a>(
+        &'a self,
+        request: &'a mut Box<Request>,
+        program: &'a ProgramMap,
+        key: &'a [u8],
+    ) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + 'a>> {
+        Box::pin(ask_program(self.pipeline, request, self.plan, program, key))
+    }
+
     fn map_below_root(&self, request: &mut Request, path: &[u8]) -> Result<(), Status> {
         let server = self.pipeline.site.server(request.server);
         if climbs(path) {
@@ -213,6 +224,35 @@ impl Surroundings for Around<'_> {
         }
         phases::below_document_root(request, server, path);
         Ok(())
+    }
+}
+
+/// Asks the program of a map by the launcher.
+async fn ask_program(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    program: &ProgramMap,
+    key: &[u8],
+) -> Option<Vec<u8>> {
+    let shown = quoted(program.program()).into_owned();
+    let complain = |request: &mut Request, what: &str| {
+        let text = format!("the program {shown} of a RewriteMap has no value for a key: {what}");
+        request.notify(Notice::own("rewrite", Level::Error, text));
+    };
+    let Some(launcher) = pipeline.launcher.get().map(Arc::clone) else {
+        complain(request, "no launcher starts programs in this process");
+        return None;
+    };
+    let patience = pipeline.site.server(request.server).timeout();
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let order = program.order(key, patience);
+    match evenkeel_upstream::ask_program(&may_wait, &order, &launcher, patience).await {
+        Ok(value) => Some(value),
+        Err(error) => {
+            complain(request, &error.to_string());
+            None
+        }
     }
 }
 

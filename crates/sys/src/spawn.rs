@@ -44,6 +44,9 @@ pub struct Order {
     pub folder: Vec<u8>,
     /// The limits of CPU time in seconds, of memory in bytes and of processes of the user.
     pub limits: [Option<Limit>; 3],
+    /// For a program that answers questions one after another (RewriteMap prg): a question, and the
+    /// milliseconds in which it must be answered. One process answers all questions to a program.
+    pub question: Option<(Vec<u8>, u32)>,
 }
 
 /// The descriptors of a program: its standard input, output and error.
@@ -99,6 +102,11 @@ impl Order {
             put_text(&mut out, name);
             put_text(&mut out, value);
         }
+        put_number(&mut out, usize::from(self.question.is_some()));
+        if let Some((question, patience_ms)) = &self.question {
+            put_text(&mut out, question);
+            out.extend(patience_ms.to_le_bytes());
+        }
         out
     }
 
@@ -122,6 +130,11 @@ impl Order {
         }
         for _ in 0..take_number(rest)? {
             order.variables.push((take_text(rest)?, take_text(rest)?));
+        }
+        if take_number(rest)? == 1 {
+            let question = take_text(rest)?;
+            let patience_ms = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
+            order.question = Some((question, patience_ms));
         }
         rest.is_empty().then_some(order)
     }
@@ -333,6 +346,7 @@ mod tests {
             variables: vec![(b"A".into(), b"b c".into())],
             folder: b"/tmp".into(),
             limits: [None; 3],
+            question: Some((b"key".to_vec(), 500)),
         }
     }
 

@@ -189,6 +189,40 @@ pub async fn run_command(_: &MayWait, run: Run, late: &Rc<RefCell<Late>>) -> io:
     Ok(stream.gather().await)
 }
 
+/// Asks a program that answers questions one after another, and returns its answer, a line without
+/// its end.
+///
+/// # Errors
+/// The program cannot be started, has ended, or does not answer within `patience`.
+pub async fn ask_program(
+    _: &MayWait,
+    order: &Order,
+    launcher: &Arc<OwnedFd>,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
+    let process = Process::start(order, launcher, patience).await?;
+    let answer = async {
+        let mut answer = Vec::new();
+        loop {
+            let mut buffer = [0_u8; 4096];
+            let read = |context: &mut Context<'_>| {
+                process.output.poll_read(context, |pipe| read(pipe, &mut buffer))
+            };
+            match poll_fn(read).await? {
+                0 => return Ok::<_, io::Error>(answer),
+                count => answer.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+            }
+        }
+    };
+    // The launcher gives up after `patience`, and this waits a little longer for its report.
+    let most = patience + ASKED_AFTER;
+    let answer = timeout(most, answer).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
+    match process.error_of_start() {
+        Some(error) => Err(error),
+        None => Ok(answer),
+    }
+}
+
 /// A running program.
 struct Process {
     input: Option<WatchedWriter>,

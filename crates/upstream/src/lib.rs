@@ -12,7 +12,7 @@ mod places;
 mod report;
 mod spool;
 
-pub use cgi::{Complain, Remains, Run, RunFailure, run_command, run_program};
+pub use cgi::{Complain, Remains, Run, RunFailure, ask_program, run_command, run_program};
 pub use connect::Patience;
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};

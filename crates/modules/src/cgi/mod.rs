@@ -273,6 +273,7 @@ pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> 
         variables: environment,
         folder: file.get(..folder).unwrap_or_default().to_vec(),
         limits: core.process_limits,
+        question: None,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::condition::{Condition, Kind, Parts, Test};
 use super::flags::{Flags, number};
-use super::map::{Function, Map, TextFile};
+use super::map::{Function, Map, ProgramMap, TextFile};
 use super::rule::{Query, Rule};
 use super::template::Template;
 use super::{Host, Options, Section, Switches};
@@ -11,6 +11,8 @@ use crate::{Active, Directive, DirectiveResult, Module, Place, Scope, Where, arg
 use evenkeel_config::{Call, Shape};
 use evenkeel_expr::{Pattern, PatternError, PatternOptions};
 use evenkeel_message::unquoted;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 #[rustfmt::skip]
@@ -31,8 +33,11 @@ pub const MODULE: Module = Module {
     page: "mod_rewrite",
     subject: "Rules that turn paths and queries into others.",
     remarks: &[
-        "RewriteMap supports the types txt, rnd and int. A configuration with prg, dbm, dbd or \
+        "RewriteMap supports the types txt, rnd, prg and int. A configuration with dbm, dbd or \
          fastdbd is refused.",
+        "The launcher of CGI programs starts the program of a map as User when it is first asked. \
+         It has Timeout to answer; a program that does not, or that ends, is started again, and \
+         the lookup has no value. A program of another user is refused.",
         "A request is answered with 500 if a pattern takes too many steps or a text exceeds 1 MiB; \
          the log names the line of the rule. Apache treats such a pattern as not matching.",
         "If a rule with PT produces a path with a segment `.` or `..`, the request is answered \
@@ -116,7 +121,7 @@ fn rewrite_base(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 /// The map types that this server does not support.
-const ABSENT_MAPS: [&str; 5] = ["prg:", "dbm:", "dbm=", "dbd:", "fastdbd:"];
+const ABSENT_MAPS: [&str; 4] = ["dbm:", "dbm=", "dbd:", "fastdbd:"];
 
 fn rewrite_map(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (name, source) = (argument(call, 0), argument(call, 1));
@@ -127,10 +132,22 @@ fn rewrite_map(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if let Some(prefix) = ABSENT_MAPS.iter().find(|prefix| behind(prefix).is_some()) {
         let kind = prefix.trim_end_matches([':', '=']);
         return Err(format!(
-            "RewriteMap: this server has no maps of the type '{kind}', only txt, rnd and int"
+            "RewriteMap: this server has no maps of the type '{kind}', only txt, rnd, prg and int"
         ));
     }
-    let map = if let Some(function) = behind("int:") {
+    let map = if let Some(command) = behind("prg:") {
+        if let Some(user) = call.words.get(2) {
+            return Err(format!("RewriteMap: a program runs as User; it cannot run as '{user}'"));
+        }
+        let arguments: Vec<Vec<u8>> =
+            words(command).into_iter().map(|word| unquoted(&word).into_owned()).collect();
+        let program = arguments.first().map(Vec::as_slice).unwrap_or_default();
+        if std::fs::metadata(OsStr::from_bytes(program)).is_err() {
+            let path = evenkeel_message::quoted(program);
+            return Err(format!("RewriteMap: file for map {name} not found:{path}"));
+        }
+        Map::Program(ProgramMap { arguments })
+    } else if let Some(function) = behind("int:") {
         let unknown = || format!("RewriteMap: internal map not found:{function}");
         Map::Function(Function::named(function).ok_or_else(unknown)?)
     } else {
@@ -146,6 +163,29 @@ fn rewrite_map(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     section(scope);
     Arc::make_mut(&mut host(scope).maps).insert(name.into(), Arc::new(map));
     Ok(())
+}
+
+/// Splits a command into words: at spaces outside of quotes, with a backslash before what stands
+/// for itself (apr_strings.c: apr_tokenize_to_argv).
+fn words(command: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = command.chars().peekable();
+    while let Some(char) = rest.next() {
+        match (char, quote) {
+            (char, Some(open)) if char == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(char);
+                word.get_or_insert_default();
+            }
+            (' ' | '\t', None) => words.extend(word.take()),
+            ('\\', _) if rest.peek().is_some_and(|next| "\"'\\ \t".contains(*next)) => {
+                word.get_or_insert_default().extend(rest.next());
+            }
+            (char, _) => word.get_or_insert_default().push(char),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 fn compile_pattern(scope: &Scope, text: &str, no_case: bool) -> Result<Pattern, PatternError> {
@@ -274,13 +314,14 @@ mod tests {
             ("RewriteBase /x", "RewriteBase: only valid in per-directory config files"),
             ("RewriteMap m int:none", "RewriteMap: internal map not found:none"),
             ("RewriteMap m txt:/no/such", "RewriteMap: file for map m not found:/no/such"),
+            ("RewriteMap m prg:/no/such", "RewriteMap: file for map m not found:/no/such"),
             (
-                "RewriteMap m prg:/bin/cat",
-                "RewriteMap: this server has no maps of the type 'prg', only txt, rnd and int",
+                "RewriteMap m prg:/bin/cat www:www",
+                "RewriteMap: a program runs as User; it cannot run as 'www:www'",
             ),
             (
                 "RewriteMap m dbm=sdbm:/x",
-                "RewriteMap: this server has no maps of the type 'dbm', only txt, rnd and int",
+                "RewriteMap: this server has no maps of the type 'dbm', only txt, rnd, prg and int",
             ),
         ] {
             assert_eq!(refused(line), text, "{line}");

@@ -3,6 +3,7 @@
 //! into an `Outcome`.
 
 use super::expand::QuestionMark;
+use super::map::ProgramMap;
 use super::rule::Rule;
 use super::trace::Trace;
 use super::uri::scheme;
@@ -37,6 +38,15 @@ pub trait Surroundings {
         filename: &'a [u8],
         condition: &'a Condition,
     ) -> Later<'a, Verdict>;
+
+    /// Asks a program for the value of a key (RewriteMap prg). Returns `None` if it has not
+    /// answered; the error log says why.
+    fn ask_program<'a>(
+        &'a self,
+        request: &'a mut Box<Request>,
+        program: &'a ProgramMap,
+        key: &'a [u8],
+    ) -> Later<'a, Option<Vec<u8>>>;
 
     /// Maps a path to a file below DocumentRoot and sets the file of the request (core.c:
     /// ap_core_translate).

@@ -3,7 +3,7 @@
 
 use super::condition::Condition;
 use super::engine::{Ahead, Later, Run, Step};
-use super::map::{Function, Map, TableFault, choose};
+use super::map::{Function, Map, ProgramMap, TableFault, choose};
 use super::rule::Rule;
 use super::template::{Lookup, Piece, Template};
 use super::trace::{HANDLER_NOTE, TYPE_NOTE};
@@ -172,10 +172,39 @@ impl Run<'_> {
         escaping: Option<&Escaping>,
     ) -> Step<Vec<u8>> {
         let key = self.expand(rule, &lookup.key, escaping, None).await?;
-        match self.look_up(&lookup.map, &key) {
+        let server = self.server;
+        let value = match server.map(&lookup.map).map(|map| &**map) {
+            Some(Map::Program(program)) => self.ask_program(&lookup.map, program, &key).await,
+            _ => self.look_up(&lookup.map, &key),
+        };
+        match value {
             Some(value) => Ok(value),
             None => self.expand(rule, &lookup.default, escaping, None).await,
         }
+    }
+
+    /// Asks a program for the value of a key (mod_rewrite.c: lookup_map_program). A key with a line
+    /// end would be two questions.
+    async fn ask_program(
+        &mut self,
+        name: &str,
+        program: &ProgramMap,
+        key: &[u8],
+    ) -> Option<Vec<u8>> {
+        let shown = quoted(key).into_owned();
+        let value = match key.contains(&b'\n') {
+            true => None,
+            false => self.around.ask_program(self.request, program, key).await,
+        };
+        let value = value.filter(|value| !value.eq_ignore_ascii_case(b"NULL"));
+        match &value {
+            Some(value) => {
+                let value = quoted(value);
+                trace_plain!(self, 5, "map lookup OK: map={name} key={shown} -> val={value}");
+            }
+            None => trace_plain!(self, 5, "map lookup FAILED: map={name} key={shown}"),
+        }
+        value
     }
 
     /// Looks a key up in a map. Returns `None` if the map has no value for it, or if there is no
@@ -199,6 +228,7 @@ impl Run<'_> {
                 return Some(value);
             }
             Map::File { table, is_choice } => (table, *is_choice),
+            Map::Program(_) => return None,
         };
         let found = match table.look_up(key) {
             Ok(found) => found,

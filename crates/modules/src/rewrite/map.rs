@@ -1,13 +1,16 @@
 //! RewriteMap: tables in text files, and internal functions. A changed file is read again.
 
 use super::uri::unescape;
+use evenkeel_sys::spawn::Order;
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// The size of Apache's line buffer in bytes: the rest of a longer line is parsed as a line of its
 /// own (`REWRITE_MAX_TXT_MAP_LINE`).
@@ -20,6 +23,38 @@ pub(super) enum Map {
     Function(Function),
     /// `txt:`, or `rnd:` if `is_choice` is set.
     File { table: Box<TextFile>, is_choice: bool },
+    /// `prg:`
+    Program(ProgramMap),
+}
+
+/// A program that answers with a value for each key.
+#[derive(Clone, Debug)]
+pub struct ProgramMap {
+    /// The program and its arguments.
+    pub(super) arguments: Vec<Vec<u8>>,
+}
+
+impl ProgramMap {
+    /// The order to ask the program for the value of a key. The program has the environment of the
+    /// server.
+    #[must_use]
+    pub fn order(&self, key: &[u8], patience: Duration) -> Order {
+        let variables = std::env::vars_os();
+        Order {
+            program: self.arguments.first().cloned().unwrap_or_default(),
+            arguments: self.arguments.clone(),
+            variables: variables.map(|(name, it)| (name.into_vec(), it.into_vec())).collect(),
+            folder: b"/".to_vec(),
+            limits: [None; 3],
+            question: Some((key.to_vec(), u32::try_from(patience.as_millis()).unwrap_or(u32::MAX))),
+        }
+    }
+
+    /// The path of the program.
+    #[must_use]
+    pub fn program(&self) -> &[u8] {
+        self.arguments.first().map_or(&[], Vec::as_slice)
+    }
 }
 
 /// An internal function.

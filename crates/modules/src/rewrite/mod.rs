@@ -26,6 +26,7 @@ pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use engine::{Ahead, Look, Surroundings, Verdict};
 pub use folder::{KEEPS_VARY, fix_up};
+pub use map::ProgramMap;
 pub use server::translate;
 pub use trace::force_content;
 
@@ -259,6 +260,13 @@ impl Server {
 
     fn options(&self) -> Options {
         self.said.as_ref().map(|host| host.switches.options()).unwrap_or_default()
+    }
+
+    /// Whether a map of the server is a program.
+    #[must_use]
+    pub fn has_programs(&self) -> bool {
+        let maps = self.said.iter().flat_map(|said| said.maps.values());
+        maps.into_iter().any(|map| matches!(**map, Map::Program(_)))
     }
 
     fn map(&self, name: &str) -> Option<&Arc<Map>> {

@@ -1,5 +1,6 @@
 //! Tests of whole runs: apply rules of a configuration to a request and check the outcome.
 
+use super::ProgramMap;
 use super::*;
 use crate::testing::{apply, apply_in, core_settings};
 use crate::{CoreSettings, Place, RequestContext};
@@ -40,6 +41,15 @@ impl Surroundings for Stub {
         let answer = evaluation.holds(condition);
         let captures = evaluation.captures().clone();
         Box::pin(async move { Verdict { answer, captures, vary: Fields::new() } })
+    }
+
+    fn ask_program<'a>(
+        &'a self,
+        _: &'a mut Box<Request>,
+        _: &'a ProgramMap,
+        key: &'a [u8],
+    ) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + 'a>> {
+        Box::pin(async move { Some(key.to_vec()) })
     }
 
     fn map_below_root(&self, request: &mut Request, path: &[u8]) -> Result<(), Status> {
