@@ -2,7 +2,7 @@
 //! Any format compiles or is refused. Whatever the client sent, a line of a fixed format is one
 //! line of printable ASCII.
 
-use evenkeel_logging::{ErrorFormat, ErrorFormatKind, Exchange, LineFormat};
+use evenkeel_logging::{ErrorFormat, ErrorFormatKind, LineFormat, LoggedExchange};
 use evenkeel_message::{
     AllowEncodedSlashes, FileName, Peer, Request, RequestHead, Response, Status, Told, Transfer,
     UriOptions, UrlPath,
@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) {
     response.fields.add("N", client);
     response.trailers.add("N", client);
     let transfer = Transfer { duration_us: client.len() as u64, ..Transfer::default() };
-    let exchange = Exchange {
+    let exchange = LoggedExchange {
         request: &request,
         response: &response,
         transfer: &transfer,

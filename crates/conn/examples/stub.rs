@@ -5,7 +5,7 @@
 #[path = "../tests/stub/mod.rs"]
 mod stub;
 
-use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
+use evenkeel_conn::{Connections, Settings, SlowBytes, Workplace};
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::setup::{Control, Setup};
@@ -77,6 +77,6 @@ fn main() -> std::io::Result<()> {
             slow_bytes: SlowBytes::new(SlowBytes::USUAL),
             handshakes: SlowBytes::new(SlowBytes::USUAL),
         };
-        stub::Adapter(Worker::new(site, place))
+        stub::Adapter(Connections::new(site, place))
     })
 }

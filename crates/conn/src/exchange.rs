@@ -11,8 +11,8 @@ pub(crate) mod send;
 pub(crate) mod slot;
 pub(crate) mod slow_bytes;
 
-use crate::site::{Done, Settings, Site};
-use crate::thread::Thread;
+use crate::site::{ConnectionSite, Done, Settings};
+use crate::thread::ThreadState;
 use crate::transport::parked::Connection;
 use evenkeel_message::{Body, Departure, Request, Response, Transfer};
 use evenkeel_proto::Persistence;
@@ -52,7 +52,7 @@ pub(crate) struct Ended {
     /// Whether the response is incomplete.
     pub(crate) aborted: bool,
     /// How the end of the body was told.
-    pub(crate) framing: evenkeel_proto::Transfer,
+    pub(crate) framing: evenkeel_proto::BodyFraming,
     /// What the client was told of the connection.
     pub(crate) persistence: Persistence,
     /// Whether the connection stays open for another request.
@@ -100,10 +100,10 @@ impl Exchange {
 
     /// Ends the exchange: records it and counts it on the connection. Returns the request for its
     /// memory, with the response for the next to be made of.
-    pub(crate) fn finish<S: Site>(
+    pub(crate) fn finish<S: ConnectionSite>(
         mut self,
         site: &S,
-        thread: &Thread,
+        thread: &ThreadState,
         connection: &mut Connection,
         ended: Ended,
     ) -> Box<Request> {

@@ -3,15 +3,15 @@
 //! at once is answered without a task; what must wait becomes one. It does not choose whose turn
 //! it is: that is the process model's.
 
+mod connections;
 mod exchange;
 mod h1;
 mod serving;
 mod site;
 mod thread;
 mod transport;
-mod worker;
 
+pub use connections::Connections;
 pub use exchange::slow_bytes::SlowBytes;
-pub use site::{Done, ReadTime, Served, Settings, Site};
+pub use site::{ConnectionSite, Done, ReadTime, Settings};
 pub use thread::Workplace;
-pub use worker::Worker;

@@ -4,10 +4,11 @@
 
 use crate::exchange::Begun;
 use crate::exchange::slot;
-use crate::site::{Done, Served, Site};
-use crate::thread::Thread;
+use crate::site::{ConnectionSite, Done};
+use crate::thread::ThreadState;
 use crate::transport::parked::Connection;
 use crate::transport::proxy_header;
+use evenkeel_message::Served;
 use evenkeel_message::{
     Level, Notice, Peer, ReceivedHead, Request, RequestHead, Response, Status, Transfer,
 };
@@ -29,7 +30,7 @@ const SPARE_BYTES: usize = 8 << 10;
 
 /// What a worker and its tasks share.
 pub(crate) struct Serving<S> {
-    pub(crate) thread: Rc<Thread>,
+    pub(crate) thread: Rc<ThreadState>,
     pub(crate) site: S,
     /// Requests that are over, for their memory.
     #[expect(clippy::vec_box, reason = "they come and go as boxes")]
@@ -40,8 +41,8 @@ pub(crate) struct Serving<S> {
     pub(crate) shedding: Cell<bool>,
 }
 
-impl<S: Site> Serving<S> {
-    pub(crate) fn new(thread: Rc<Thread>, site: S) -> Self {
+impl<S: ConnectionSite> Serving<S> {
+    pub(crate) fn new(thread: Rc<ThreadState>, site: S) -> Self {
         let (spare, work, shedding) = (RefCell::default(), Cell::new(0), Cell::new(false));
         Self { thread, site, spare, work, shedding }
     }
@@ -190,7 +191,7 @@ impl<S: Site> Serving<S> {
             request: &request,
             response: &response,
             transfer: &transfer,
-            framing: evenkeel_proto::Transfer::Nothing,
+            framing: evenkeel_proto::BodyFraming::Nothing,
             persistence: evenkeel_proto::Persistence::Close,
             keep_alive: false,
         });

@@ -1,12 +1,10 @@
 //! What a connection serves, as far as it needs to know: settings, the way from a request to a
 //! response, and the record of what was done. The pipeline and the logs stand behind it.
 
-use evenkeel_message::{Notice, Peer, Request, Response, Status, Transfer};
+use evenkeel_message::{Notice, Peer, Request, Response, Served, Status, Transfer};
 use evenkeel_proto::{HttpProtocolOptions, KeepAlive, Limits, Refusal};
 use evenkeel_tls::Door;
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 
 /// The settings of a server that bear on its connections.
@@ -77,17 +75,6 @@ impl ReadTime {
     }
 }
 
-/// A response that a handler has still to make; the request is in the future's keeping.
-pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
-
-/// What serving a request gives.
-pub enum Served {
-    /// The response, made without waiting.
-    Now(Box<Request>, Response),
-    /// The response will come.
-    Later(Pending),
-}
-
 /// An exchange that is over.
 #[derive(Clone, Copy)]
 pub struct Done<'a> {
@@ -98,7 +85,7 @@ pub struct Done<'a> {
     /// What moved over the wire.
     pub transfer: &'a Transfer,
     /// How the end of the body was told.
-    pub framing: evenkeel_proto::Transfer,
+    pub framing: evenkeel_proto::BodyFraming,
     /// What the client was told of the connection.
     pub persistence: evenkeel_proto::Persistence,
     /// Whether the connection stays open for another request.
@@ -106,7 +93,7 @@ pub struct Done<'a> {
 }
 
 /// The site as one serving thread sees it.
-pub trait Site: 'static {
+pub trait ConnectionSite: 'static {
     /// The server of a connection before a request names its host.
     fn server_of(&self, local: SocketAddr) -> usize;
 

@@ -49,7 +49,7 @@ pub(crate) struct Uncounted {
 }
 
 /// A thread's own things.
-pub(crate) struct Thread {
+pub(crate) struct ThreadState {
     pub(crate) place: Workplace,
     pub(crate) addresses: Addresses,
     /// The buffers of the TLS connections.
@@ -66,7 +66,7 @@ pub(crate) struct Thread {
     epoch_us: Cell<u64>,
 }
 
-impl Thread {
+impl ThreadState {
     pub(crate) fn new(place: Workplace) -> Self {
         let thread = Self {
             addresses: Addresses::new(Arc::clone(&place.addresses)),

@@ -8,7 +8,7 @@ mod stub;
 #[path = "../../mpm/tests/support/mod.rs"]
 mod support;
 
-use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
+use evenkeel_conn::{Connections, Settings, SlowBytes, Workplace};
 use evenkeel_mpm::service::ServiceContext;
 use evenkeel_mpm::setup::Setup;
 use evenkeel_mpm::{prefork, worker};
@@ -55,7 +55,7 @@ impl Running {
                     slow_bytes: SlowBytes::new(40 << 20),
                     handshakes: SlowBytes::new(SlowBytes::USUAL),
                 };
-                stub::Adapter(Worker::new(site, place))
+                stub::Adapter(Connections::new(site, place))
             };
             match is_prefork {
                 true => prefork::serve_with(setup, make),

@@ -7,7 +7,7 @@ mod stub;
 #[path = "../../mpm/tests/support/mod.rs"]
 mod support;
 
-use evenkeel_conn::{ReadTime, Settings, SlowBytes, Worker, Workplace};
+use evenkeel_conn::{Connections, ReadTime, Settings, SlowBytes, Workplace};
 use evenkeel_mpm::event::serve_with;
 use evenkeel_scoreboard::{ChildLine, Counter, Slots};
 use evenkeel_sys::channel::Channel;
@@ -82,7 +82,7 @@ impl Running {
                     slow_bytes: Arc::clone(&slow_bytes),
                     handshakes: Arc::clone(&handshakes),
                 };
-                stub::Adapter(Worker::new(site, place))
+                stub::Adapter(Connections::new(site, place))
             })
         });
         Self { address, wire, line, log, thread }

@@ -3,7 +3,8 @@
 
 use evenkeel_config::Fault;
 use evenkeel_logging::{
-    AccessLog, Condition, ErrorFormat, ErrorFormatKind, ErrorLog, Exchange, LineFormat, Target,
+    AccessLog, Condition, ErrorFormat, ErrorFormatKind, ErrorLog, LineFormat, LoggedExchange,
+    Target,
 };
 use evenkeel_message::Notice;
 use evenkeel_modules::log_config::{Log, Server as LogSettings, When};
@@ -115,7 +116,7 @@ fn access_log(site: &Arc<Site>, settings: &LogSettings, log: &Log) -> Result<Acc
             Some(When::Environment(name)) => Condition::of_variable(name),
             Some(When::Expression(expression)) => {
                 let (site, expression) = (Arc::downgrade(site), Arc::clone(expression));
-                Condition::Holds(Arc::new(move |exchange: &Exchange<'_>| {
+                Condition::Holds(Arc::new(move |exchange: &LoggedExchange<'_>| {
                     holds(&site, &expression, exchange)
                 }))
             }
@@ -128,7 +129,7 @@ fn access_log(site: &Arc<Site>, settings: &LogSettings, log: &Log) -> Result<Acc
 fn holds(
     site: &Weak<Site>,
     expression: &evenkeel_expr::Condition,
-    exchange: &Exchange<'_>,
+    exchange: &LoggedExchange<'_>,
 ) -> bool {
     let Some(site) = site.upgrade() else { return true };
     let server = site.server(exchange.request.server);

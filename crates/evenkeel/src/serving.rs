@@ -7,10 +7,10 @@ use crate::launcher::Launcher;
 use crate::server::Running;
 use crate::settings::{self, OfServers};
 use crate::tls::Doors;
-use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, Worker, Workplace};
+use evenkeel_conn::{ConnectionSite, Connections, Done, Settings, SlowBytes, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
-use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
-use evenkeel_message::{Level, Notice, Peer, Request, Status, Told, quoted};
+use evenkeel_logging::{ErrorLogs, KeepAliveTold, LoggedExchange, Origin, Recorder};
+use evenkeel_message::{Level, Notice, Peer, Request, Served, Status, Told, quoted};
 use evenkeel_modules::ServerState;
 use evenkeel_modules::compression::Presses;
 use evenkeel_modules::core::public_name;
@@ -20,7 +20,7 @@ use evenkeel_mpm::service::{Service, ServiceContext};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
 use evenkeel_pipeline::{Pipeline, Server, Site};
 use evenkeel_proto::{
-    Persistence, Refusal, Transfer, address, bad_path, expectation, raw_path, recognise_method,
+    BodyFraming, Persistence, Refusal, address, bad_path, expectation, raw_path, recognise_method,
 };
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
@@ -109,7 +109,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             slow_bytes: Arc::clone(&slow_bytes),
             handshakes: Arc::clone(&handshakes),
         };
-        Serving(Worker::new(thread_site, place))
+        Adapter(Connections::new(thread_site, place))
     };
     let served = match model {
         Model::Event => event::serve(child, make),
@@ -163,10 +163,10 @@ impl ServerState for State {
     }
 }
 
-/// Adapts the worker of a thread to the process model.
-struct Serving(Worker<ThreadSite>);
+/// Adapts the connections of a thread to the process model.
+struct Adapter(Connections<ThreadSite>);
 
-impl Service for Serving {
+impl Service for Adapter {
     fn serve(
         &mut self,
         socket: Socket,
@@ -277,13 +277,6 @@ fn is_worth_a_line(server: &Server, notice: &Notice) -> bool {
     notice.passed || notice.level <= server.settings.core.conduct.log_level.of(notice.module)
 }
 
-fn served(served: evenkeel_pipeline::Served) -> Served {
-    match served {
-        evenkeel_pipeline::Served::Now(request, response) => Served::Now(request, response),
-        evenkeel_pipeline::Served::Later(future) => Served::Later(future),
-    }
-}
-
 impl ConnectionSite for ThreadSite {
     fn server_of(&self, local: SocketAddr) -> usize {
         self.site().hosts.server(local, b"", b"")
@@ -325,11 +318,11 @@ impl ConnectionSite for ThreadSite {
     }
 
     fn serve(&self, request: Box<Request>) -> Served {
-        served(self.pipeline.serve(request))
+        self.pipeline.serve(request)
     }
 
     fn refuse(&self, request: Box<Request>, status: Status) -> Served {
-        served(self.pipeline.refuse(request, status))
+        self.pipeline.refuse(request, status)
     }
 
     fn record(&self, done: &Done<'_>) {
@@ -337,7 +330,7 @@ impl ConnectionSite for ThreadSite {
         let name = used_name(done.request, server);
         let names = done.request.names.as_deref();
         let remote_host = names.and_then(|names| names.client.as_deref());
-        self.recorder.borrow_mut().record(&Exchange {
+        self.recorder.borrow_mut().record(&LoggedExchange {
             request: done.request,
             response: done.response,
             transfer: done.transfer,
@@ -351,7 +344,7 @@ impl ConnectionSite for ThreadSite {
                 .unwrap_or(done.request.default_port()),
             remote_host: remote_host.map(str::as_bytes),
             content_length: match done.framing {
-                Transfer::Exact(length) => Some(length),
+                BodyFraming::Exact(length) => Some(length),
                 _ => None,
             },
             keep_alive: done.keep_alive,
@@ -359,7 +352,7 @@ impl ConnectionSite for ThreadSite {
                 Persistence::KeepTold { timeout_s, max } => Some(KeepAliveTold { timeout_s, max }),
                 Persistence::Keep | Persistence::Close => None,
             },
-            chunked: done.framing == Transfer::Chunked,
+            chunked: done.framing == BodyFraming::Chunked,
             track_first_byte: server.settings.log_config.track_first_byte == Some(true),
         });
     }

@@ -3,7 +3,7 @@
 //! process. A recorder never waits for a disk or a program.
 
 use crate::error_log::ErrorLogs;
-use crate::exchange::Exchange;
+use crate::exchange::LoggedExchange;
 use crate::format::LineFormat;
 use crate::program::Programs;
 use crate::sink::{Queue, Sink};
@@ -65,7 +65,7 @@ pub enum Condition {
 }
 
 /// An expression. The room that can evaluate it for an exchange compiles it.
-pub type Test = dyn Fn(&Exchange<'_>) -> bool + Send + Sync;
+pub type Test = dyn Fn(&LoggedExchange<'_>) -> bool + Send + Sync;
 
 impl Condition {
     /// Parses `NAME` or `!NAME`, the part of `env=NAME` after the equals sign.
@@ -77,7 +77,7 @@ impl Condition {
         }
     }
 
-    fn holds(&self, exchange: &Exchange<'_>) -> bool {
+    fn holds(&self, exchange: &LoggedExchange<'_>) -> bool {
         match self {
             Condition::Always => true,
             Condition::Set(name) => exchange.request.resource.env.contains(name),
@@ -271,7 +271,7 @@ impl Recorder {
     }
 
     /// Records an exchange in each log of its virtual host whose condition holds.
-    pub fn record(&mut self, exchange: &Exchange<'_>) {
+    pub fn record(&mut self, exchange: &LoggedExchange<'_>) {
         let (server, mut at) = (exchange.request.server, 0);
         while let Some(log) = self.logs.servers.get(server).and_then(|logs| logs.get(at)) {
             self.append(*log, exchange);
@@ -344,7 +344,7 @@ impl Recorder {
     }
 
     /// Appends the line of an exchange to the queue of a log, if the log records it.
-    fn append(&mut self, log: usize, exchange: &Exchange<'_>) {
+    fn append(&mut self, log: usize, exchange: &LoggedExchange<'_>) {
         let Some((sink, log)) = self.logs.logs.get(log) else { return };
         let (Some(queue), Some(place)) = (self.queues.get_mut(*sink), self.logs.sinks.get(*sink))
         else {
@@ -441,8 +441,8 @@ mod tests {
             Case { request, response, transfer: Transfer::default() }
         }
 
-        fn exchange(&self) -> Exchange<'_> {
-            Exchange {
+        fn exchange(&self) -> LoggedExchange<'_> {
+            LoggedExchange {
                 request: &self.request,
                 response: &self.response,
                 transfer: &self.transfer,

@@ -2,7 +2,7 @@
 //! chose, so that every field of the format stays and the line can still be parsed. Only lines that
 //! are too long come here.
 
-use crate::Exchange;
+use crate::LoggedExchange;
 use crate::format::{Item, LineFormat};
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ impl LineFormat {
     /// Appends the line of an exchange, with its line end, in at most `most` bytes. The longest
     /// item is shortened first, then the next. Text of the format itself is only cut if it alone is
     /// too long.
-    pub fn write_within(&self, exchange: &Exchange<'_>, most: usize, out: &mut Vec<u8>) {
+    pub fn write_within(&self, exchange: &LoggedExchange<'_>, most: usize, out: &mut Vec<u8>) {
         let start = out.len();
         self.write(exchange, out);
         if out.len() - start > most {
@@ -22,7 +22,7 @@ impl LineFormat {
         }
     }
 
-    fn write_shortened(&self, exchange: &Exchange<'_>, most: usize, out: &mut Vec<u8>) {
+    fn write_shortened(&self, exchange: &LoggedExchange<'_>, most: usize, out: &mut Vec<u8>) {
         let mut line = Vec::new();
         let mut parts = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
@@ -162,7 +162,7 @@ mod tests {
         let mut head = RequestHead { line: request_line.into(), ..RequestHead::default() };
         head.fields.add("User-Agent", agent.as_bytes());
         let request = Request::new(head, Peer { client, local: client }, 0);
-        let exchange = Exchange {
+        let exchange = LoggedExchange {
             request: &request,
             response: &Response::new(Status::OK),
             transfer: &Transfer::default(),

@@ -5,7 +5,7 @@ use evenkeel_message::{Previous, Request, Response, Status, Transfer};
 
 /// A finished exchange, borrowed while its lines are written.
 #[derive(Clone, Copy)]
-pub struct Exchange<'a> {
+pub struct LoggedExchange<'a> {
     /// The request, with everything that the phases found out.
     pub request: &'a Request,
     /// The response. Its body may already be taken out.
@@ -41,7 +41,7 @@ pub struct KeepAliveTold {
     pub max: Option<u32>,
 }
 
-impl Exchange<'_> {
+impl LoggedExchange<'_> {
     /// The status that was sent (%>s).
     #[must_use]
     pub fn final_status(&self) -> Status {

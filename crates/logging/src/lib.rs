@@ -23,7 +23,7 @@ pub use access::{AccessLog, AccessLogs, BUFFER_BYTES, Condition, Recorder, Test}
 pub use error_format::{ErrorFormat, ErrorFormatKind};
 pub use error_line::Origin;
 pub use error_log::{ErrorLog, ErrorLogs, startup_text, terminal_text};
-pub use exchange::{Exchange, KeepAliveTold};
+pub use exchange::{KeepAliveTold, LoggedExchange};
 pub use format::LineFormat;
 pub use program::Programs;
 pub use target::{Program, Target};

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::escape::{For, address, escape, number, padded};
 use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
 use crate::format::{Statuses, TimeShape};
-use crate::{Exchange, log_id};
+use crate::{LoggedExchange, log_id};
 use evenkeel_message::{
     FieldName, Fields, Name, Named as _, Status, Version, eq_ignore_case, trim,
 };
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 
 impl LineFormat {
     /// Appends the line of one exchange, with its line end.
-    pub fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    pub fn write(&self, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
         for segment in &self.segments {
             match &segment.item {
                 // Every other segment is text, which always has a value.
@@ -27,7 +27,7 @@ impl LineFormat {
 }
 
 impl Segment {
-    pub(crate) fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
         if self.statuses.as_ref().is_some_and(|list| !list.allow(exchange)) {
             out.push(b'-');
             return;
@@ -42,14 +42,14 @@ impl Segment {
 }
 
 impl Statuses {
-    fn allow(&self, exchange: &Exchange<'_>) -> bool {
+    fn allow(&self, exchange: &LoggedExchange<'_>) -> bool {
         let status = u32::from(exchange.final_status().code());
         self.codes.contains(&status) != self.negated
     }
 }
 
 /// Whether an item that wrote nothing has an empty value.
-fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
+fn present(item: &Item, exchange: &LoggedExchange<'_>) -> bool {
     let request = exchange.request;
     match item {
         Item::Text(_) | Item::Query | Item::ServerName | Item::UsedName => true,
@@ -68,7 +68,7 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
 }
 
 /// A variable of the TLS session (mod_ssl: ssl_var_log_handler_x).
-fn write_session(name: &str, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_session(name: &str, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let session = exchange.request.secure.as_ref();
     if name.eq_ignore_ascii_case("HTTPS") {
         out.extend_from_slice(if session.is_some() { b"on" } else { b"off" });
@@ -77,7 +77,7 @@ fn write_session(name: &str, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_item(item: &Item, original: bool, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let request = exchange.request;
     let transfer = exchange.transfer;
     let quote = |bytes: &[u8], out: &mut Vec<u8>| escape(For::Access, bytes, out);
@@ -155,7 +155,7 @@ impl DurationUnit {
     }
 }
 
-fn write_time(shape: &TimeShape, moment: Moment, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_time(shape: &TimeShape, moment: Moment, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let begin = exchange.request.time_us;
     let time_us = match moment {
         Moment::Begin => begin,
@@ -174,7 +174,7 @@ fn write_time(shape: &TimeShape, moment: Moment, exchange: &Exchange<'_>, out: &
 
 /// %r: the request line as received, without a password in the absolute form of the target, which
 /// no log may keep (mod_log_config.c: log_request_line).
-fn write_request_line(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_request_line(exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let line = &exchange.request.head.line;
     match password(exchange.request.head.target()) {
         Some(secret) => {
@@ -216,7 +216,7 @@ fn write_fields(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
 }
 
 /// %o: the media type is written without its parameters (mod_log_config.c: log_header_out).
-fn write_response_field(exchange: &Exchange<'_>, name: &FieldName, out: &mut Vec<u8>) {
+fn write_response_field(exchange: &LoggedExchange<'_>, name: &FieldName, out: &mut Vec<u8>) {
     let response = exchange.response;
     let fields = if response.fields.contains(name) { &response.fields } else { &response.always };
     if write_framing_field(exchange, name.name(), out) {
@@ -238,7 +238,7 @@ fn is_framing(name: Name) -> bool {
 
 /// Writes the fields about the end of the response and of the connection; returns false for any
 /// other name.
-fn write_framing_field(exchange: &Exchange<'_>, name: Name, out: &mut Vec<u8>) -> bool {
+fn write_framing_field(exchange: &LoggedExchange<'_>, name: Name, out: &mut Vec<u8>) -> bool {
     if name == Name::ContentLength {
         if let Some(length) = exchange.content_length {
             number(length, out);
@@ -270,7 +270,7 @@ fn write_framing_field(exchange: &Exchange<'_>, name: Name, out: &mut Vec<u8>) -
 }
 
 /// Writes the options of modules, then what the client was told about the end of the connection.
-fn write_connection(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_connection(exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let response = exchange.response;
     let last: &[u8] = match (exchange.keep_alive_told, exchange.keep_alive) {
         (Some(_), _) => b"Keep-Alive",
@@ -292,12 +292,12 @@ fn write_connection(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
 }
 
 /// Whether the request line was too long to be parsed, so that none of its parts is known.
-fn is_unread(exchange: &Exchange<'_>) -> bool {
+fn is_unread(exchange: &LoggedExchange<'_>) -> bool {
     let head = &exchange.request.head;
     exchange.original_status() == Status::URI_TOO_LONG && head.target.1 == 0
 }
 
-fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_method(original: bool, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let head = &exchange.request.head;
     if is_unread(exchange) && (original || exchange.first().is_none()) {
         return;
@@ -313,7 +313,7 @@ fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
 }
 
 /// Writes the path, or for a request that was refused before it had one, the text in its line.
-fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_path(path: &[u8], exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let mut shown = path;
     if path.is_empty() && !is_unread(exchange) {
         shown = word(&exchange.request.head.line, 1);
@@ -332,7 +332,7 @@ fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
 
 /// Writes the protocol as the client named it. Without one it is HTTP/0.9 if such a request was
 /// served, and HTTP/1.0 if it was refused.
-fn write_protocol(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_protocol(exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let head = &exchange.request.head;
     let named = word(&head.line, 2);
     match head.version {
@@ -350,12 +350,12 @@ fn word(line: &[u8], at: usize) -> &[u8] {
 }
 
 /// The user of the original request may be another one than that of its error document.
-fn user<'a>(original: bool, exchange: &'a Exchange<'_>) -> Option<&'a [u8]> {
+fn user<'a>(original: bool, exchange: &'a LoggedExchange<'_>) -> Option<&'a [u8]> {
     let first = exchange.first().filter(|_| original).map(|first| &first.resource);
     first.unwrap_or(&exchange.request.resource).user.as_deref()
 }
 
-fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_query(original: bool, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let query = match exchange.first() {
         Some(first) if original => first.resource.query.as_deref(),
         _ if exchange.request.resource.path.is_empty() => {
@@ -371,7 +371,7 @@ fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn port(kind: &PortKind, exchange: &Exchange<'_>) -> u16 {
+fn port(kind: &PortKind, exchange: &LoggedExchange<'_>) -> u16 {
     match kind {
         PortKind::Canonical => exchange.server_port,
         PortKind::Local => exchange.request.peer.local.port(),
@@ -390,7 +390,7 @@ fn write_process(kind: &ProcessKind, out: &mut Vec<u8>) {
 }
 
 /// %L: an id is useful only if it is also in the error log.
-fn write_id(connection: bool, original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+fn write_id(connection: bool, original: bool, exchange: &LoggedExchange<'_>, out: &mut Vec<u8>) {
     let told = exchange.request.told;
     let first = exchange.first().filter(|_| original);
     if connection && told.connection {
@@ -466,8 +466,8 @@ mod tests {
             self.changed(format, |_| ())
         }
 
-        fn changed(&self, format: &str, change: impl FnOnce(&mut Exchange<'_>)) -> String {
-            let mut exchange = Exchange {
+        fn changed(&self, format: &str, change: impl FnOnce(&mut LoggedExchange<'_>)) -> String {
+            let mut exchange = LoggedExchange {
                 request: &self.request,
                 response: &self.response,
                 transfer: &self.transfer,
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(case.line(format), "-|Upgrade|-|700");
         let told = |max| Some(crate::KeepAliveTold { timeout_s: 5, max });
         let of = |told, chunked| {
-            let line = |exchange: &mut Exchange<'_>| {
+            let line = |exchange: &mut LoggedExchange<'_>| {
                 exchange.keep_alive_told = told;
                 exchange.chunked = chunked;
                 exchange.content_length = None;
@@ -536,7 +536,7 @@ mod tests {
         };
         assert_eq!(of(told(Some(7)), true), "timeout=5, max=7|Upgrade, Keep-Alive|chunked|-");
         assert_eq!(of(told(None), false), "timeout=5|Upgrade, Keep-Alive|-|-");
-        let closed = |exchange: &mut Exchange<'_>| exchange.keep_alive = false;
+        let closed = |exchange: &mut LoggedExchange<'_>| exchange.keep_alive = false;
         assert_eq!(case.changed("%{connection}o", closed), "Upgrade, close");
     }
 

@@ -23,6 +23,7 @@ mod request;
 mod resource;
 mod response;
 mod secure;
+mod served;
 mod status;
 mod target;
 mod url_path;
@@ -53,6 +54,7 @@ pub use resource::{
 };
 pub use response::{Response, ResponseParts};
 pub use secure::{ClientCertificate, Secure};
+pub use served::{Pending, Served};
 pub use status::Status;
 pub use target::{Address, BadTarget, Proxied, Target};
 pub use url_path::{

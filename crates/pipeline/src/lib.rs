@@ -32,5 +32,5 @@ mod way;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
 pub use php::ApplicationPool;
-pub use serve::{Pending, Pipeline, Served, Teller};
+pub use serve::{Pipeline, Teller};
 pub use site::{Identity, Language, Plan, Server, Site};

@@ -12,7 +12,7 @@ use crate::php::ApplicationPool;
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
-    Allowance, Answer, Fields, Level, MayWait, Notice, Request, Response, Status, Stopped,
+    Allowance, Answer, Fields, Level, MayWait, Notice, Request, Response, Served, Status, Stopped,
     quoted_path,
 };
 use evenkeel_modules::ServerState;
@@ -24,9 +24,8 @@ use evenkeel_modules::passwords::Store;
 use evenkeel_modules::userdir::Homes;
 use evenkeel_upstream::Places;
 use std::cell::{OnceCell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
@@ -38,19 +37,8 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// The kept compressed forms may have this fraction of the bytes of the files in memory.
 const FORMS_SHARE: u64 = 4;
 
-/// A response that is waited for.
-pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
-
 /// Writes the notices of a request to the error log and takes them out of it.
 pub type Teller = Box<dyn Fn(&mut Request)>;
-
-/// What serving a request gives.
-pub enum Served {
-    /// The response, made without waiting.
-    Now(Box<Request>, Response),
-    /// The response will come; the request is in the future's keeping.
-    Later(Pending),
-}
 
 /// The pipeline of one serving thread: the site, which all threads share, and what this thread
 /// has found out about its files and merged sections.

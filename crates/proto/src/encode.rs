@@ -11,7 +11,7 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// How the client finds the end of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
+pub enum BodyFraming {
     /// There is no body and no field about its length.
     Nothing,
     /// By Content-Length. For HEAD it is the length of the body that GET would send.
@@ -24,20 +24,20 @@ pub enum Transfer {
 
 /// Chooses how a client of that version finds the end of the body.
 #[must_use]
-pub fn transfer(response: &Response, version: Version, is_head: bool) -> Transfer {
+pub fn body_framing(response: &Response, version: Version, is_head: bool) -> BodyFraming {
     if response.status.is_bodiless() {
-        return Transfer::Nothing;
+        return BodyFraming::Nothing;
     }
     match (response.body.length(), version) {
         // A handler need not make the body for HEAD: if the response states a length, that is used,
         // and for an empty body none is stated, as in Apache (HttpContentLengthHeadZero Off).
         (Some(0), _) if is_head => {
-            stated_length(response).map_or(Transfer::Nothing, Transfer::Exact)
+            stated_length(response).map_or(BodyFraming::Nothing, BodyFraming::Exact)
         }
-        (Some(length), _) => Transfer::Exact(length),
-        (None, _) if is_head => Transfer::Nothing,
-        (None, Version::Http11) => Transfer::Chunked,
-        (None, _) => Transfer::UntilClose,
+        (Some(length), _) => BodyFraming::Exact(length),
+        (None, _) if is_head => BodyFraming::Nothing,
+        (None, Version::Http11) => BodyFraming::Chunked,
+        (None, _) => BodyFraming::UntilClose,
     }
 }
 
@@ -57,7 +57,7 @@ pub struct Head<'a> {
     /// The value of the Server field; empty for none.
     pub server: &'a [u8],
     /// How the client finds the end of the body.
-    pub transfer: Transfer,
+    pub transfer: BodyFraming,
     /// What the head says about the connection.
     pub persistence: Persistence,
     /// Whether the status line says HTTP/1.0, for a client that misunderstands 1.1
@@ -105,7 +105,7 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     write_origin(out, response, head);
     let has_content = !response.status.is_bodiless();
     let mut length = match head.transfer {
-        Transfer::Exact(length) => Some(length),
+        BodyFraming::Exact(length) => Some(length),
         _ => None,
     };
     let (mut content, mut connection) = ([None; 3], false);
@@ -127,7 +127,7 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     write_length(out, length);
     let others = if connection { connection_values(response) } else { Vec::new() };
     write_connection(out, &others, head.persistence);
-    if head.transfer == Transfer::Chunked {
+    if head.transfer == BodyFraming::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     for line in content.into_iter().flatten() {
@@ -251,7 +251,7 @@ mod tests {
 
     const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
-    fn encoded(response: &Response, transfer: Transfer, persistence: Persistence) -> String {
+    fn encoded(response: &Response, transfer: BodyFraming, persistence: Persistence) -> String {
         let mut out = Vec::new();
         let head = Head {
             date: DATE,
@@ -277,13 +277,13 @@ mod tests {
         response.always.add("X-Always", "1");
         let told = Persistence::KeepTold { timeout_s: 5, max: Some(100) };
         assert_eq!(
-            encoded(&response, Transfer::Exact(6), told),
+            encoded(&response, BodyFraming::Exact(6), told),
             "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: Apache\r\n\
              X-Always: 1\r\nETag: \"6\"\r\nContent-Length: 6\r\nX-Late: 2\r\n\
              Keep-Alive: timeout=5, max=100\r\nConnection: Keep-Alive\r\n\
              Content-Type: text/html\r\nContent-Language: en\r\n\r\n"
         );
-        let chunked = encoded(&response, Transfer::Chunked, Persistence::Close);
+        let chunked = encoded(&response, BodyFraming::Chunked, Persistence::Close);
         assert!(chunked.contains(
             "X-Late: 2\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nContent-Type"
         ));
@@ -295,7 +295,7 @@ mod tests {
         response.fields.add("Content-Type", "text/html");
         response.fields.add("Content-Length", "9");
         response.fields.add("ETag", "\"6\"");
-        let transfer = transfer(&response, Version::Http11, false);
+        let transfer = body_framing(&response, Version::Http11, false);
         let text = encoded(&response, transfer, Persistence::Keep);
         assert!(text.ends_with("Server: Apache\r\nETag: \"6\"\r\n\r\n"), "{text}");
     }
@@ -306,7 +306,7 @@ mod tests {
         response.fields.add("A", "b\r\nX: y");
         response.fields.add("Connection", "Upgrade, x\ny");
         response.status_line = Some("200 OK\r\nX: y".into());
-        let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
+        let text = encoded(&response, BodyFraming::Exact(0), Persistence::Close);
         assert!(!text.contains("X: y") && text.starts_with("HTTP/1.1 200 OK\r\nDate"), "{text}");
     }
 
@@ -314,32 +314,32 @@ mod tests {
     fn status_lines_and_connection_options() {
         let mut response = Response::new(Status::new(299).unwrap());
         response.fields.add("Connection", "Upgrade, close");
-        let text = encoded(&response, Transfer::Exact(0), Persistence::Keep);
+        let text = encoded(&response, BodyFraming::Exact(0), Persistence::Keep);
         assert!(text.starts_with("HTTP/1.1 299 Status 299\r\n"), "{text}");
         assert!(text.contains("\r\nConnection: Upgrade\r\n"), "{text}");
         response.status_line = Some("299 Foo".into());
-        let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
+        let text = encoded(&response, BodyFraming::Exact(0), Persistence::Close);
         assert!(text.starts_with("HTTP/1.1 299 Foo\r\n"), "{text}");
         assert!(text.contains("\r\nConnection: Upgrade, close\r\n"), "{text}");
         response.close = true;
         response.status_line = Some("404 Foo".into());
-        let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
+        let text = encoded(&response, BodyFraming::Exact(0), Persistence::Close);
         assert!(text.starts_with("HTTP/1.0 299 Status 299\r\n"), "{text}");
     }
 
     #[test]
     fn the_end_of_the_body_is_told_as_the_client_understands_it() {
         let mut response = Response::new(Status::OK);
-        assert_eq!(transfer(&response, Version::Http10, false), Transfer::Exact(0));
-        assert_eq!(transfer(&response, Version::Http11, true), Transfer::Nothing);
+        assert_eq!(body_framing(&response, Version::Http10, false), BodyFraming::Exact(0));
+        assert_eq!(body_framing(&response, Version::Http11, true), BodyFraming::Nothing);
         response.fields.set("Content-Length", "7");
-        assert_eq!(transfer(&response, Version::Http11, true), Transfer::Exact(7));
+        assert_eq!(body_framing(&response, Version::Http11, true), BodyFraming::Exact(7));
         response.body = Body::Stream(Box::pin(Never), None);
-        assert_eq!(transfer(&response, Version::Http11, false), Transfer::Chunked);
-        assert_eq!(transfer(&response, Version::Http11, true), Transfer::Nothing);
-        assert_eq!(transfer(&response, Version::Http10, false), Transfer::UntilClose);
+        assert_eq!(body_framing(&response, Version::Http11, false), BodyFraming::Chunked);
+        assert_eq!(body_framing(&response, Version::Http11, true), BodyFraming::Nothing);
+        assert_eq!(body_framing(&response, Version::Http10, false), BodyFraming::UntilClose);
         response.status = Status::NO_CONTENT;
-        assert_eq!(transfer(&response, Version::Http11, false), Transfer::Nothing);
+        assert_eq!(body_framing(&response, Version::Http11, false), BodyFraming::Nothing);
     }
 
     #[test]

@@ -27,7 +27,9 @@ mod uri;
 
 pub use chunked::{ChunkedDecoder, Step};
 pub use digest::{DigestField, DigestParameters};
-pub use encode::{CONTINUE, Head, Transfer, encode_chunk, encode_end, encode_head, transfer};
+pub use encode::{
+    BodyFraming, CONTINUE, Head, body_framing, encode_chunk, encode_end, encode_head,
+};
 pub use escape::{escape_html, escape_path, escape_quotes, escape_uri};
 pub use evenkeel_message::{http_date, parse_http_date};
 pub use expect::expectation;
@@ -39,6 +41,6 @@ pub use options::{HttpProtocolOptions, Limits};
 pub use proxy_header::{ProxyHeader, ProxyHeaderFault};
 pub use refusal::Refusal;
 pub use response::{Malformed, ResponseHead, ResponseLength, parse_response, response_field};
-pub use state::{Ask, Exchange, KeepAlive, Next, Persistence, persistence};
+pub use state::{Ask, KeepAlive, Lifecycle, Next, Persistence, persistence};
 pub use target::{Form, Target, raw_path};
 pub use uri::bad_path;

@@ -2,7 +2,7 @@
 //! Reading and writing are separate, because either can end or fail before the other. Nothing here
 //! uses a socket or a clock.
 
-use crate::Transfer;
+use crate::BodyFraming;
 use evenkeel_message::{BodyLength, Fields, Name, Status, Version, eq_ignore_case};
 
 /// The directives KeepAlive, KeepAliveTimeout and MaxKeepAliveRequests of the virtual host.
@@ -44,7 +44,7 @@ pub struct Ask<'a> {
     /// The status of the response.
     pub status: Status,
     /// How the client finds the end of the response's body.
-    pub transfer: Transfer,
+    pub transfer: BodyFraming,
     /// Whether the server wants to close the connection, because of the response or because the
     /// process retires.
     pub close: bool,
@@ -72,7 +72,7 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
         && !ask.close
         && !ask.expecting
         && !faulty
-        && ask.transfer != Transfer::UntilClose
+        && ask.transfer != BodyFraming::UntilClose
         && ask.version >= Version::Http10
         && !ask.status.drops_connection()
         && (!ask.nokeepalive || fields.contains(Name::Via));
@@ -128,13 +128,13 @@ pub enum Next {
 
 /// One exchange: a request is read and a response is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exchange {
+pub struct Lifecycle {
     reading: Progress,
     writing: Progress,
     kept: bool,
 }
 
-impl Exchange {
+impl Lifecycle {
     /// The state before the request.
     #[must_use]
     pub fn new() -> Self {
@@ -208,7 +208,7 @@ mod tests {
             length: BodyLength::None,
             version,
             status: Status::OK,
-            transfer: Transfer::Exact(1),
+            transfer: BodyFraming::Exact(1),
             close: false,
             expecting: false,
             nokeepalive: false,
@@ -238,7 +238,7 @@ mod tests {
     fn each_reason_closes() {
         let changes: [fn(&mut Ask<'_>); 9] = [
             |ask| ask.status = Status::BAD_REQUEST,
-            |ask| ask.transfer = Transfer::UntilClose,
+            |ask| ask.transfer = BodyFraming::UntilClose,
             |ask| ask.close = true,
             |ask| ask.expecting = true,
             |ask| ask.nokeepalive = true,
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_connection_follows_both_directions() {
-        let mut exchange = Exchange::new();
+        let mut exchange = Lifecycle::new();
         exchange.head_read(BodyLength::Exact(3));
         exchange.head_written(Persistence::Keep);
         assert_eq!(exchange.next(), Next::Wait);
@@ -268,7 +268,7 @@ mod tests {
         exchange.write_failed();
         assert_eq!(exchange.next(), Next::Abort);
 
-        let mut closing = Exchange::new();
+        let mut closing = Lifecycle::new();
         closing.head_read(BodyLength::None);
         closing.head_written(Persistence::Close);
         closing.body_written();

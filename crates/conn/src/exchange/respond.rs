@@ -4,9 +4,10 @@
 
 use super::{Begun, credit::Lease, slot};
 use crate::serving::Serving;
-use crate::site::{Pending, Served, Site};
+use crate::site::ConnectionSite;
 use crate::transport::parked::Connection;
 use evenkeel_message::{Departure, ReceivedHead, Request, Response, Status};
+use evenkeel_message::{Pending, Served};
 use evenkeel_scoreboard::SlotGuard;
 use std::any::Any;
 use std::future::poll_fn;
@@ -22,7 +23,7 @@ pub(crate) struct Responding<'a, S, F> {
     pub(crate) has_left: F,
 }
 
-impl<S: Site, F: Fn(&mut Context<'_>) -> bool> Responding<'_, S, F> {
+impl<S: ConnectionSite, F: Fn(&mut Context<'_>) -> bool> Responding<'_, S, F> {
     /// Waits for the response. `head` is that of the request, for the page after a panic. While the
     /// handler asks whether its client is still there, the connection is watched.
     pub(crate) async fn wait(

@@ -6,7 +6,7 @@ use super::credit::Lease;
 use super::pieces::{Fetched, Pieces, Progress};
 use super::slot::{self, Writing};
 use crate::serving::Serving;
-use crate::site::Site;
+use crate::site::ConnectionSite;
 use crate::transport::link::waits_for_client;
 use crate::transport::parked::Connection;
 use evenkeel_message::{Fields, Level, Notice};
@@ -47,7 +47,7 @@ pub(crate) struct Sending<'a, S> {
     pub(crate) timeout: Duration,
 }
 
-impl<S: Site> Sending<'_, S> {
+impl<S: ConnectionSite> Sending<'_, S> {
     /// Sends all of it.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! the end is counted with the next that does.
 
 use crate::site::Settings;
-use crate::thread::{Thread, Uncounted};
+use crate::thread::{ThreadState, Uncounted};
 use crate::transport::parked::Connection;
 use evenkeel_message::{AddressText, Request, Transfer};
 use evenkeel_scoreboard::{ChildLine, Counter, SlotGuard, SlotState};
@@ -17,7 +17,7 @@ const TAIL_BYTES: usize = 63;
 
 /// Shows a request in a slot of the status page; none while all are taken.
 pub(crate) fn show(
-    thread: &Thread,
+    thread: &ThreadState,
     (settings, name): (&Settings, &[u8]),
     connection: &Connection,
     request: &Request,
@@ -49,7 +49,7 @@ pub(crate) fn show(
 }
 
 /// Leaves the slot of a request that waits for its client to others; a worker's own stays its.
-pub(crate) fn set_aside(thread: &Thread, slot: &mut Option<SlotGuard>) {
+pub(crate) fn set_aside(thread: &ThreadState, slot: &mut Option<SlotGuard>) {
     if !thread.place.slots.is_some_and(|slots| slots.is_own()) {
         *slot = None;
     }
@@ -61,7 +61,7 @@ fn tail(line: &[u8]) -> &[u8] {
 }
 
 /// Counts an exchange in its slot and in the child's line.
-pub(crate) fn count(thread: &Thread, slot: Option<SlotGuard>, transfer: &Transfer) {
+pub(crate) fn count(thread: &ThreadState, slot: Option<SlotGuard>, transfer: &Transfer) {
     let line = &thread.place.line;
     line.add(Counter::Completions, 1);
     line.add(Counter::Bytes, transfer.body_sent);
@@ -87,7 +87,7 @@ pub(crate) fn count(thread: &Thread, slot: Option<SlotGuard>, transfer: &Transfe
 pub(crate) struct Writing(ChildLine);
 
 impl Writing {
-    pub(crate) fn new(thread: &Thread) -> Self {
+    pub(crate) fn new(thread: &ThreadState) -> Self {
         thread.place.line.add(Counter::Writing, 1);
         Self(thread.place.line)
     }

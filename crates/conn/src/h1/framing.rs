@@ -4,7 +4,7 @@
 use crate::exchange::pieces::{Fetched, Pieces, Progress};
 use crate::transport::Channel;
 use evenkeel_message::{Fields, Piece};
-use evenkeel_proto::{Transfer, encode_chunk, encode_end};
+use evenkeel_proto::{BodyFraming, encode_chunk, encode_end};
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 
@@ -25,17 +25,17 @@ pub(crate) struct Framing {
 }
 
 /// How long the body of a stream is, if the client was told.
-pub(crate) fn length_of(transfer: Transfer) -> Option<u64> {
+pub(crate) fn length_of(transfer: BodyFraming) -> Option<u64> {
     match transfer {
-        Transfer::Exact(length) => Some(length),
-        Transfer::Nothing | Transfer::Chunked | Transfer::UntilClose => None,
+        BodyFraming::Exact(length) => Some(length),
+        BodyFraming::Nothing | BodyFraming::Chunked | BodyFraming::UntilClose => None,
     }
 }
 
 impl Framing {
     /// The framing of a response with that head.
-    pub(crate) fn new(head: Vec<u8>, transfer: Transfer) -> Self {
-        Self { front: head, is_chunked: transfer == Transfer::Chunked, ..Self::default() }
+    pub(crate) fn new(head: Vec<u8>, transfer: BodyFraming) -> Self {
+        Self { front: head, is_chunked: transfer == BodyFraming::Chunked, ..Self::default() }
     }
 
     /// The head's buffer, for reuse.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     impl Output {
-        fn new(head: Vec<u8>, body: Body, transfer: Transfer, trailers: &Fields) -> Self {
+        fn new(head: Vec<u8>, body: Body, transfer: BodyFraming, trailers: &Fields) -> Self {
             let pieces = Pieces::new(body, length_of(transfer), false);
             Self { framing: Framing::new(head, transfer), pieces, trailers: trailers.clone() }
         }
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    fn streamed(transfer: Transfer, words: &[&'static str]) -> (String, io::Result<u64>) {
+    fn streamed(transfer: BodyFraming, words: &[&'static str]) -> (String, io::Result<u64>) {
         let (mut client, mut socket) = pair();
         let body = Body::Stream(Box::pin(Words(words.to_vec())), None);
         let mut trailers = Fields::new();
@@ -223,7 +223,8 @@ mod tests {
             Piece::File { file, offset: 9, length: 1 },
         ];
         let body = Body::Pieces(pieces);
-        let mut output = Output::new(b"HEAD ".to_vec(), body, Transfer::Exact(6), &Fields::new());
+        let mut output =
+            Output::new(b"HEAD ".to_vec(), body, BodyFraming::Exact(6), &Fields::new());
         assert_eq!(output.send(&mut socket.channel().unwrap()).unwrap(), Progress::Sent);
         assert_eq!((output.framing.sent, output.pieces.sent), (11, 6));
         drop(socket);
@@ -238,7 +239,7 @@ mod tests {
         let big = Bytes::from(vec![b'x'; 4 << 20]);
         let body = Body::Bytes(big);
         let mut output =
-            Output::new(b"HEAD".to_vec(), body, Transfer::Exact(4 << 20), &Fields::new());
+            Output::new(b"HEAD".to_vec(), body, BodyFraming::Exact(4 << 20), &Fields::new());
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
             client.read_to_end(&mut all).unwrap();
@@ -267,7 +268,8 @@ mod tests {
         ];
         let length = (1 << 20) + 1503;
         let body = Body::Pieces(pieces);
-        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(length), &Fields::new());
+        let mut output =
+            Output::new(b"H".to_vec(), body, BodyFraming::Exact(length), &Fields::new());
         assert_eq!(output.pieces.held(), (1 << 20) + 500);
         output.pieces.is_own = true;
         assert_eq!(output.pieces.held(), (1 << 20) + 1500);
@@ -287,7 +289,7 @@ mod tests {
     fn a_file_that_shrank_is_an_error() {
         let (_client, mut socket) = pair();
         let body = Body::File(Piece::File { file: file("abc"), offset: 0, length: 5 });
-        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(5), &Fields::new());
+        let mut output = Output::new(b"H".to_vec(), body, BodyFraming::Exact(5), &Fields::new());
         assert_eq!(
             output.send(&mut socket.channel().unwrap()).unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
@@ -296,14 +298,14 @@ mod tests {
 
     #[test]
     fn streams_are_framed() {
-        let (text, sent) = streamed(Transfer::Chunked, &["hello", "", "world!"]);
+        let (text, sent) = streamed(BodyFraming::Chunked, &["hello", "", "world!"]);
         assert_eq!(text, "HEAD 5\r\nhello\r\n6\r\nworld!\r\n0\r\nT: 1\r\n\r\n");
         assert_eq!(sent.unwrap(), 11);
-        let (text, _) = streamed(Transfer::UntilClose, &["hello", "world!"]);
+        let (text, _) = streamed(BodyFraming::UntilClose, &["hello", "world!"]);
         assert_eq!(text, "HEAD helloworld!");
-        let (text, _) = streamed(Transfer::Exact(7), &["hello", "world!"]);
+        let (text, _) = streamed(BodyFraming::Exact(7), &["hello", "world!"]);
         assert_eq!(text, "HEAD hellowo");
-        let (_, short) = streamed(Transfer::Exact(12), &["hello", "world!"]);
+        let (_, short) = streamed(BodyFraming::Exact(12), &["hello", "world!"]);
         assert_eq!(short.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

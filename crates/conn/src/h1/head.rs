@@ -2,7 +2,7 @@
 //! on in a task, with the same bytes in front.
 
 use crate::serving::Serving;
-use crate::site::Site;
+use crate::site::ConnectionSite;
 use crate::transport::parked::Connection;
 use evenkeel_message::Request;
 use evenkeel_proto::{HeadParser, Parsed, Refusal};
@@ -20,7 +20,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// Begins a head.
-    pub(crate) fn begin<S: Site>(serving: &Serving<S>, connection: &Connection) -> Self {
+    pub(crate) fn begin<S: ConnectionSite>(serving: &Serving<S>, connection: &Connection) -> Self {
         let mut request = serving.request(connection);
         let started_us = clock::monotonic_us();
         request.time_us = serving.thread.day_us(started_us);
@@ -32,7 +32,7 @@ impl Reading {
     ///
     /// # Errors
     /// The request is refused.
-    pub(crate) fn parse<S: Site>(
+    pub(crate) fn parse<S: ConnectionSite>(
         &mut self,
         serving: &Serving<S>,
         connection: &Connection,

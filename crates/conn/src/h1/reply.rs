@@ -6,14 +6,14 @@ use crate::exchange::send::ResponseWriter;
 use crate::exchange::{Begun, Ended, Exchange};
 use crate::h1::framing::{Framing, length_of};
 use crate::serving::Serving;
-use crate::site::{Settings, Site};
-use crate::thread::Thread;
+use crate::site::{ConnectionSite, Settings};
+use crate::thread::ThreadState;
 use crate::transport::Channel;
 use crate::transport::link::Link;
 use crate::transport::parked::Connection;
 use evenkeel_message::{BodyLength, Fields, Name, Request, Response, Version, eq_ignore_case};
 use evenkeel_proto::{
-    Ask, Exchange as Lifecycle, Head, Next, Persistence, encode_head, persistence, transfer,
+    Ask, Head, Lifecycle, Next, Persistence, body_framing, encode_head, persistence,
 };
 use std::io;
 use std::task::{Context, Poll};
@@ -23,7 +23,7 @@ pub(crate) struct Reply {
     pub(crate) exchange: Exchange,
     framing: Framing,
     lifecycle: Lifecycle,
-    transfer: evenkeel_proto::Transfer,
+    transfer: evenkeel_proto::BodyFraming,
     persistence: Persistence,
 }
 
@@ -42,7 +42,7 @@ impl Reply {
     /// Decides on framing and connection, and writes the head. `ends` tells that the connection is
     /// to end with it, `expecting` that the client waits for `100 Continue` and has not been told.
     pub(crate) fn new(
-        thread: &Thread,
+        thread: &ThreadState,
         settings: &Settings,
         ends: bool,
         request: Box<Request>,
@@ -58,7 +58,7 @@ impl Reply {
         let version = if downgraded { Version::Http10 } else { head.version };
         let http10 =
             version == Version::Http10 && request.resource.env.contains("force-response-1.0");
-        let transfer = transfer(&response, version, head.is_head());
+        let transfer = body_framing(&response, version, head.is_head());
         let persistence = persistence(&Ask {
             fields: request.fields(),
             length: head.length,
@@ -123,7 +123,7 @@ impl Reply {
     }
 
     /// Ends the exchange; `aborted` tells that the response is incomplete.
-    pub(crate) fn finish<S: Site>(
+    pub(crate) fn finish<S: ConnectionSite>(
         mut self,
         serving: &Serving<S>,
         connection: &mut Connection,

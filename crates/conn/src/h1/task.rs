@@ -11,7 +11,7 @@ use crate::h1::body::H1Body;
 use crate::h1::head::Reading;
 use crate::h1::reply::{After, Reply};
 use crate::serving::Serving;
-use crate::site::{Pending, Served, Site};
+use crate::site::ConnectionSite;
 use crate::transport::Transport;
 use crate::transport::linger::linger;
 use crate::transport::link::{Inbox, Link};
@@ -20,7 +20,8 @@ use crate::transport::proxy_header::{self, Introduced};
 use evenkeel_message::{
     BodyLength, Level, Notice, ReceivedHead, Request, Response, Status, Version, eq_ignore_case,
 };
-use evenkeel_proto::{Exchange as Lifecycle, Parsed, Refusal};
+use evenkeel_message::{Pending, Served};
+use evenkeel_proto::{Lifecycle, Parsed, Refusal};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
@@ -72,7 +73,7 @@ struct Task<S> {
 type Incoming = RequestBody<H1Body>;
 
 /// Goes on with a connection as a task. `inbox` holds what came behind where the task begins.
-pub(crate) fn go_on<S: Site>(
+pub(crate) fn go_on<S: ConnectionSite>(
     inner: &Rc<Serving<S>>,
     transport: Transport,
     connection: Connection,
@@ -90,7 +91,7 @@ pub(crate) fn go_on<S: Site>(
     }
 }
 
-fn work<S: Site>(task: Task<S>, begin: Begin) -> ConnectionTask {
+fn work<S: ConnectionSite>(task: Task<S>, begin: Begin) -> ConnectionTask {
     Box::pin(whole(task, begin))
 }
 
@@ -98,7 +99,7 @@ fn work<S: Site>(task: Task<S>, begin: Begin) -> ConnectionTask {
 /// connection and is logged. What an `async fn` is handed it keeps twice, and thousands of these
 /// wait at a time: hence the blocks, here and in [`Task::run`].
 #[expect(clippy::manual_async_fn, reason = "it would be half as large again")]
-fn whole<S: Site>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outcome> {
+fn whole<S: ConnectionSite>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outcome> {
     async move {
         let run = {
             let mut run = pin!(task.run(begin));
@@ -122,7 +123,7 @@ fn whole<S: Site>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outco
     }
 }
 
-impl<S: Site> Task<S> {
+impl<S: ConnectionSite> Task<S> {
     /// Serves until the connection rests or is closed; where it began with a head, until that is
     /// whole: the error is what follows.
     #[expect(clippy::manual_async_fn, reason = "it would be half as large again")]

@@ -8,14 +8,15 @@ use crate::h1::head::Reading;
 use crate::h1::reply::{After, Reply};
 use crate::h1::task::{self, Begin};
 use crate::serving::Serving;
-use crate::site::{Served, Site};
+use crate::site::ConnectionSite;
 use crate::transport::linger::{linger, linger_on};
 use crate::transport::link::Inbox;
 use crate::transport::parked::{Connection, Introduction, now_ms};
 use crate::transport::proxy_header::{self, Introduced};
 use crate::transport::{Received, Transport};
+use evenkeel_message::Served;
 use evenkeel_message::{BodyLength, Level, Notice, Peer, ReceivedHead, Status};
-use evenkeel_proto::{Exchange as Lifecycle, Parsed, Refusal};
+use evenkeel_proto::{Lifecycle, Parsed, Refusal};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::socket::Socket;
@@ -83,7 +84,7 @@ struct Taken {
     unread: bool,
 }
 
-impl<S: Site> Serving<S> {
+impl<S: ConnectionSite> Serving<S> {
     /// One turn of a connection; `peer` learns who it is.
     pub(crate) fn serve_event(
         self: &Rc<Self>,

@@ -1,7 +1,7 @@
 //! The transport of a connection while a task serves it, shared by the task and the body of its
 //! request: what has come and was not used, and waiting for more.
 
-use crate::thread::Thread;
+use crate::thread::ThreadState;
 use crate::transport::pace::Pace;
 use crate::transport::{Channel, Received, Side, Transport};
 use evenkeel_message::Notice;
@@ -18,7 +18,7 @@ const MOST_AHEAD: usize = 16 << 10;
 
 /// The transport of a connection in a task.
 pub(crate) struct Link {
-    thread: Rc<Thread>,
+    thread: Rc<ThreadState>,
     /// `None` once the connection was taken out.
     transport: RefCell<Option<Transport>>,
     /// How the client takes what it is sent.
@@ -70,7 +70,7 @@ impl Inbox {
 
 impl Link {
     pub(crate) fn new(
-        thread: &Rc<Thread>,
+        thread: &Rc<ThreadState>,
         transport: Transport,
         inbox: Inbox,
         more: bool,
@@ -270,10 +270,10 @@ pub(crate) mod tests {
         while pin!(consume_budget()).poll(context).is_ready() {}
     }
 
-    pub(crate) fn thread() -> Rc<Thread> {
+    pub(crate) fn thread() -> Rc<ThreadState> {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
-        Rc::new(Thread::new(Workplace {
+        Rc::new(ThreadState::new(Workplace {
             gate: Gate::new(1, line),
             bulkhead: Arc::clone(BlockingPool::new(1).bulkhead()),
             slots: None,

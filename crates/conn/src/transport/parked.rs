@@ -1,7 +1,7 @@
 //! A connection between two turns: who it is and how often it was answered, packed into the few
 //! words that it keeps while it rests.
 
-use crate::thread::Thread;
+use crate::thread::ThreadState;
 use crate::transport::addresses::Addresses;
 use evenkeel_message::Peer;
 use evenkeel_sys::clock;
@@ -57,7 +57,7 @@ const TURN_MS: u16 = 100;
 impl Connection {
     /// Whether the connection is closed with the response that is made now: the child retires, or
     /// others wait while this connection has had its share.
-    pub(crate) fn is_over(&self, thread: &Thread) -> bool {
+    pub(crate) fn is_over(&self, thread: &ThreadState) -> bool {
         let age_ms = || now_ms().wrapping_sub(self.since_ms);
         let had_its_share = || self.keepalives > 0 && age_ms() >= TURN_MS;
         thread.retiring.get() || thread.contended.get() && had_its_share()

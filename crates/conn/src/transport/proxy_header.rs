@@ -2,7 +2,7 @@
 //! client (RemoteIPProxyProtocol). A connection that begins with anything else is closed.
 
 use crate::serving::Serving;
-use crate::site::Site;
+use crate::site::ConnectionSite;
 use crate::transport::parked::{Connection, Introduction};
 use evenkeel_message::{Level, Notice, Request};
 use evenkeel_proto::ProxyHeader;
@@ -18,7 +18,7 @@ pub(crate) enum Introduced {
 }
 
 /// Parses the PROXY header and sets the client's address of the connection.
-pub(crate) fn make<S: Site>(
+pub(crate) fn make<S: ConnectionSite>(
     inner: &Serving<S>,
     connection: &mut Connection,
     bytes: &[u8],

@@ -2,9 +2,9 @@
 //! measuring the path of a connection alone.
 
 use bytes::Bytes;
-use evenkeel_conn::{Done, Served, Settings, Site};
+use evenkeel_conn::{ConnectionSite, Done, Settings};
 use evenkeel_message::{
-    Body, Chunk, Notice, Peer, Piece, Request, Response, Source, Status, UriOptions,
+    Body, Chunk, Notice, Peer, Piece, Request, Response, Served, Source, Status, UriOptions,
 };
 use evenkeel_mpm::service::Service;
 use evenkeel_proto::Refusal;
@@ -235,7 +235,7 @@ impl Source for Broken {
     }
 }
 
-impl Site for Stub {
+impl ConnectionSite for Stub {
     fn server_of(&self, _: SocketAddr) -> usize {
         0
     }
@@ -322,7 +322,7 @@ impl Site for Stub {
 }
 
 /// A worker as the process model sees it.
-pub struct Adapter(pub evenkeel_conn::Worker<Stub>);
+pub struct Adapter(pub evenkeel_conn::Connections<Stub>);
 
 impl Service for Adapter {
     fn serve(

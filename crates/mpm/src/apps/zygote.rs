@@ -131,6 +131,7 @@ impl Zygote {
         channel.send_secret(secret)?;
         let variables = std::env::vars_os();
         let order = Order {
+            question: None,
             program: application.program.as_os_str().as_bytes().to_vec(),
             arguments: arguments(application),
             variables: variables.map(|(name, it)| (name.into_vec(), it.into_vec())).collect(),

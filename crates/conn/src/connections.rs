@@ -3,8 +3,8 @@
 
 use crate::h1::turn::Budget;
 use crate::serving::Serving;
-use crate::site::Site;
-use crate::thread::{Thread, Workplace};
+use crate::site::ConnectionSite;
+use crate::thread::{ThreadState, Workplace};
 use crate::transport::Transport;
 use crate::transport::parked::Connection;
 use evenkeel_message::Peer;
@@ -17,13 +17,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// Serves the connections of one thread.
-pub struct Worker<S>(pub(crate) Rc<Serving<S>>);
+pub struct Connections<S>(pub(crate) Rc<Serving<S>>);
 
-impl<S: Site> Worker<S> {
+impl<S: ConnectionSite> Connections<S> {
     /// A worker for a site at its place in a child.
     #[must_use]
     pub fn new(site: S, place: Workplace) -> Self {
-        let thread = Rc::new(Thread::new(place));
+        let thread = Rc::new(ThreadState::new(place));
         Self(Rc::new(Serving::new(thread, site)))
     }
 
@@ -80,8 +80,8 @@ impl<S: Site> Worker<S> {
         turned.unwrap_or_else(|panic| self.0.close_after_panic(&*panic, &peer))
     }
 
-    /// Serves a socket as [`Worker::serve`] does, without a credit: its requests are turned away,
-    /// but for those that tell how the server is.
+    /// Serves a socket as [`Connections::serve`] does, without a credit: its requests are turned
+    /// away, but for those that tell how the server is.
     pub fn shed(&mut self, socket: Socket, event: ReadyEvent, requests_left: &mut u32) -> Outcome {
         self.0.shedding.set(true);
         let outcome = self.serve(socket, event, &mut None, requests_left);
