@@ -153,7 +153,10 @@ mod tests {
             let mut answers = Vec::new();
             for question in questions {
                 let (input, _unused) = input_pipe().unwrap();
-                let (output, to) = output_pipe().unwrap();
+                // The reading end blocks: a child of another test may hold a copy of the other end
+                // until it executes its program.
+                let (mut output, to) = io::pipe().unwrap();
+                let to = OwnedFd::from(to);
                 let error = io::stderr().as_fd().try_clone_to_owned().unwrap();
                 let (control, far) = evenkeel_sys::spawn::packet_pair().unwrap();
                 let order = Order {
@@ -170,7 +173,7 @@ mod tests {
                     Some(number) => Err(i32::from_le_bytes(number.try_into().unwrap())),
                     None => {
                         let mut text = String::new();
-                        File::from(output).read_to_string(&mut text).unwrap();
+                        output.read_to_string(&mut text).unwrap();
                         Ok(text)
                     }
                 });
