@@ -56,10 +56,13 @@ pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
             let target = Target::of_error_log(&log.0, &site.server_root);
             missing.extend(target.check_error_log(place.as_deref()).err());
         }
-        // Virtual hosts inherit the logs of GlobalLog.
         let settings = &server.settings.log_config;
+        let main = site.servers.first().map(|main| &main.settings.log_config.logs);
+        let inherits = index > 0 && main.is_some_and(|main| Arc::ptr_eq(main, &settings.logs));
+        // Virtual hosts inherit the logs of GlobalLog too.
         let global = settings.global_logs.iter().filter(|_| index == 0);
-        for log in settings.logs.iter().chain(global) {
+        let own = settings.logs.iter().filter(|_| !inherits);
+        for log in own.chain(global) {
             let target = Target::of_access_log(&log.target, &site.server_root);
             missing.extend(target.check_access_log(&log.position.to_string()).err());
         }
