@@ -69,7 +69,7 @@ pub fn misdirects(global: &GlobalSettings, server: &Server, handshake: &Server) 
         Policy::Insecure => false,
         Policy::Strict => true,
         Policy::AuthOnly => !same && !clients(),
-        Policy::Secure => !same && !(clients() && keys()),
+        Policy::Secure => !(same || clients() && keys()),
     }
 }
 
