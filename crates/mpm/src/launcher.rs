@@ -62,9 +62,8 @@ pub fn start(settings: &Settings, orders: OwnedFd) -> io::Result<Pid> {
     }
 }
 
-/// Leaves the terminal and what else the caller gave, and takes the identity of the children.
-/// Programs begin with the default
-/// dispositions of signals, none blocked.
+/// Leaves the terminal, the caller's standard input and output and its folder, and takes the
+/// identity of the children. Programs begin with the default dispositions of signals, none blocked.
 fn prepare(settings: &Settings) -> io::Result<()> {
     process::leave_terminal()?;
     detach::leave_caller()?;

@@ -12,8 +12,8 @@ use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, hea
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How many times a body may be changed on its way out: whoever writes an .htaccess file could have
-/// it compressed and unpacked again without end.
+/// The most filters that may change one body. Without a bound, an .htaccess file could name filters
+/// that compress and unpack a body again and again.
 const MOST_CHANGES: u32 = 8;
 
 /// A response on its way out.

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// Bytes of the script's name in a page, and where they begin.
+/// The length in bytes of the field for the script's name in a page, and its offset.
 const SCRIPT: usize = 448;
 const SCRIPT_AT: usize = 64;
 

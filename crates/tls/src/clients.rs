@@ -286,8 +286,8 @@ mod tests {
     use crate::session::{Progress, Session};
     use crate::testing::{Client, Party, door_of, settings};
 
-    /// What a client with these certificates gets from a host with these settings: the verdict, or
-    /// the alert.
+    /// Connects a client with these certificates to a host with these settings. Returns the verdict
+    /// on the certificates, or the alert that the host sends.
     fn meet(party: Option<&Party>, settings_of_clients: ClientSettings, old: bool) -> String {
         let version = if old { &rustls::version::TLS12 } else { &rustls::version::TLS13 };
         let mut host = settings(0, "a.example");

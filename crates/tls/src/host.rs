@@ -30,9 +30,10 @@ const GROUPS: &[(&[&str], &dyn SupportedKxGroup)] = &[
 pub struct Resumption {
     /// The keys. Without them, every handshake is a full one.
     pub secrets: Option<Arc<Secrets>>,
-    /// Whether clients keep their sessions themselves (SSLSessionTickets).
+    /// Whether the server sends session tickets, with which a client resumes its session
+    /// (SSLSessionTickets).
     pub tickets: bool,
-    /// The table for clients that do not (SSLSessionCache).
+    /// The table of sessions that are resumed without a ticket (SSLSessionCache).
     pub cache: Option<Arc<Cache>>,
     /// How long a session may be continued, in seconds (SSLSessionCacheTimeout).
     pub lifetime_s: u32,

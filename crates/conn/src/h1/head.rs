@@ -1,5 +1,5 @@
-//! The head of a request, parsed from what has arrived of it. A parser that a turn has begun goes
-//! on in a task, with the same bytes in front.
+//! Parses the head of a request as its bytes arrive. If a turn has parsed only a part of a head, a
+//! task continues with the same parser and the same buffer.
 
 use crate::serving::Serving;
 use crate::site::ConnectionSite;

@@ -1,6 +1,6 @@
 //! Programs that answer questions one after another (RewriteMap prg): a line of input for a line of
-//! output. One process answers all questions to a program, in their order. A process that ends, or
-//! that does not answer in time, is ended and started again for the next question.
+//! output. One process answers all questions to a program, in their order. A process that does
+//! not answer in time is ended. The next question starts a new process.
 
 use evenkeel_sys::pipe::{input_pipe, output_pipe, read};
 use evenkeel_sys::process::{self, Pid};
