@@ -7,8 +7,8 @@ use evenkeel_modules::passwords::GroupFile;
 pub fn run(data: &[u8]) {
     let file = GroupFile::parse(data);
     assert!(file.complaints.iter().all(|complaint| complaint.lines().count() <= 1));
-    // The model below knows neither joined lines, long lines, NUL bytes nor quoted members. The unit
-    // tests of GroupFile cover these.
+    // The model below knows neither joined lines, long lines, NUL bytes nor quoted members. The
+    // unit tests of GroupFile cover these.
     let is_special = |byte: &u8| matches!(byte, b'\\' | b'"' | b'\'' | 0) || !byte.is_ascii();
     if data.iter().any(is_special) || data.len() > 8_000 {
         return;
