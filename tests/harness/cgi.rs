@@ -254,3 +254,95 @@ fn a_program_outlives_a_reload_and_the_launcher_goes_with_its_children() {
     house.stop().unwrap();
     wait_for("the end of all", || children_of(parent).is_empty()).unwrap();
 }
+
+const FILTERS: &str = "\
+LoadModule ext_filter_module /usr/lib/apache2/modules/mod_ext_filter.so
+ExtFilterDefine dies cmd=@ROOT@/cgi/filter-dies
+ExtFilterDefine hangs cmd=@ROOT@/cgi/filter-hangs
+ExtFilterDefine stalls cmd=@ROOT@/cgi/filter-stalls
+ExtFilterDefine broken cmd=@ROOT@/cgi/filter-broken
+ExtFilterDefine floods cmd=@ROOT@/cgi/filter-floods
+ExtFilterDefine forks cmd=@ROOT@/cgi/filter-forks
+ExtFilterDefine late cmd=@ROOT@/cgi/filter-late
+";
+
+/// Programs that filter badly. The file that they read is of 8 MiB.
+#[test]
+fn an_external_filter_that_fails_is_bounded_and_named() {
+    let names = ["dies", "hangs", "stalls", "broken", "floods", "forks", "late"];
+    let sections = names.map(|name| {
+        format!(
+            "<Location /{name}.bin>\nSetOutputFilter {name}\nExtFilterOptions LogStderr\n\
+             </Location>\n"
+        )
+    });
+    for model_name in MODELS {
+        let mut house = lay_out(&[&model(model_name), FILTERS, &sections.concat()].concat());
+        let text = fs::read_to_string(house.path("httpd.conf")).unwrap();
+        fs::write(house.path("httpd.conf"), text.replace("Timeout 600\n", "Timeout 1\n")).unwrap();
+        for (name, text) in [
+            ("filter-dies", "kill -9 $$"),
+            ("filter-hangs", "exec sleep 600"),
+            ("filter-stalls", "cat >/dev/null; exec sleep 600"),
+            ("filter-floods", "cat >/dev/null; yes x | head -c 30000000 >&2; echo done"),
+            ("filter-forks", "sleep 600 & echo $! >\"$MARKS/pid\"; wc -c"),
+            ("filter-late", "head -c 100000; sleep 1000"),
+        ] {
+            script(&house.path("cgi").join(name), text);
+        }
+        fs::write(house.path("cgi/filter-broken"), "#!/nonexistent/interpreter\n").unwrap();
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(house.path("cgi/filter-broken"), mode).unwrap();
+        for name in names {
+            let large = house.path("htdocs/large.bin");
+            fs::hard_link(large, house.path("htdocs").join(format!("{name}.bin"))).unwrap();
+        }
+        house.start(&[]).unwrap();
+        for name in ["dies", "hangs", "stalls", "broken"] {
+            assert_eq!(get(&house, &format!("/{name}.bin")).0, 500, "{model_name}: {name}");
+        }
+        let (status, text) = get(&house, "/floods.bin");
+        assert!(status == 200 && text.contains("done\n"), "{model_name}: {text}");
+        let (status, text) = get(&house, "/late.bin");
+        assert!(status == 200 && !text.ends_with("0\r\n\r\n"), "{model_name}: the end is missing");
+        // What a program leaves behind ends with the process group of the program.
+        let mut client = ask(&house, "/forks.bin");
+        let pid = program(&house);
+        client.read_exact(&mut [0; 12]).unwrap();
+        drop(client);
+        wait_for("the end of the left process", || !lives(pid)).unwrap();
+        fs::remove_file(house.path("marks/pid")).unwrap();
+        assert_eq!(get(&house, "/small.txt").0, 200);
+        house.stop().unwrap();
+        let log = house.error_log();
+        let count = |what: &str| log.lines().filter(|line| line.contains(what)).count();
+        for name in ["dies", "hangs", "stalls", "broken", "late"] {
+            let shown = format!("filter-{name}' (ExtFilterDefine {name}, ");
+            let named = log.lines().filter(|line| line.contains(&shown));
+            assert_eq!(named.count(), 1, "{model_name}: {name}: {log}");
+        }
+        assert!(count("stderr from") <= 1000 && count("httpd.conf:") >= 5, "{model_name}");
+    }
+}
+
+/// A page that is the output of a program and includes programs: under prefork, a thread has one
+/// place for programs.
+#[test]
+fn a_page_of_a_program_includes_programs() {
+    const INCLUDE: &str = "LoadModule include_module /usr/lib/apache2/modules/mod_include.so\n\
+        <Location /cgi/page>\nSetOutputFilter INCLUDES\n</Location>\n\
+        <Directory \"@ROOT@/cgi\">\nOptions +Includes\n</Directory>\n";
+    for name in MODELS {
+        let mut house = lay_out(&[&model(name), INCLUDE].concat());
+        let text = "printf 'Content-Type: text/html\\n\\n'
+            i=0; while [ $i -lt 3 ]; do i=$((i+1))
+            echo '<!--#include virtual=\"/cgi/hello\" --><!--#exec cmd=\"echo command\" -->'
+            sleep 0.1; done";
+        script(&house.path("cgi/page"), text);
+        house.start(&[]).unwrap();
+        let (status, text) = get(&house, "/cgi/page");
+        let count = |what: &str| text.matches(what).count();
+        assert_eq!((status, count("hello\n"), count("command\n")), (200, 3, 3), "{name}: {text}");
+        house.stop().unwrap();
+    }
+}

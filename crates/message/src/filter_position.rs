@@ -19,6 +19,12 @@ impl FilterPosition {
     /// Filters that write to the network (AP_FTYPE_NETWORK).
     pub const NETWORK: Self = Self(60);
 
+    /// The position with this number (ExtFilterDefine's ftype).
+    #[must_use]
+    pub const fn numbered(number: u8) -> Self {
+        Self(number)
+    }
+
     /// The position just before this one.
     #[must_use]
     pub const fn before(self) -> Self {

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -223,6 +223,9 @@ pub struct Request {
     /// What the pages of the request share (mod_include). The room that parses pages defines the
     /// type.
     pub page: Option<Rc<dyn Any>>,
+    /// What the programs that run for the request share. The room that runs programs defines the
+    /// type.
+    pub programs: Option<Weak<dyn Any>>,
     /// Tells a handler that waits or has much work that its client has disconnected.
     pub departure: Rc<Departure>,
 }
@@ -456,6 +459,7 @@ impl Request {
             used_nonce: Rc::default(),
             late: None,
             page: None,
+            programs: None,
             departure: Rc::default(),
         }
     }
@@ -515,6 +519,7 @@ impl Request {
             used_nonce: Rc::clone(&self.used_nonce),
             late: None,
             page: None,
+            programs: None,
             departure: Rc::clone(&self.departure),
         }
     }
@@ -552,6 +557,7 @@ impl Request {
         copy.used_name = self.used_name.clone();
         copy.late = Some(Rc::clone(self.late.get_or_insert_default()));
         copy.page = self.page.clone();
+        copy.programs = self.programs.clone();
         copy.departure = Rc::new(Departure::detached());
         if self.head.length != BodyLength::None {
             copy.head.receive().length = BodyLength::None;
@@ -619,6 +625,7 @@ impl Request {
             used_nonce,
             late,
             page,
+            programs,
             departure,
         } = self;
         head.clear();
@@ -636,6 +643,7 @@ impl Request {
         (*body, *port, *names, *beyond) = (None, None, None, None);
         (*proxy, *is_introduced, *secure) = (None, false, None);
         (*probe, *previous, *used_name, *late, *page) = (None, None, None, None, None);
+        *programs = None;
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         *told = Told::default();

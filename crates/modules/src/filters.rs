@@ -4,6 +4,7 @@
 //! the declaration.
 
 use crate::compression::{CompressedForms, Presses};
+use crate::ext_filter::{self, External};
 use crate::include::Tags;
 use crate::{Sections, ServerSettings};
 use evenkeel_message::{Answer, Body, FilterPosition, Request, Response, Source};
@@ -45,6 +46,14 @@ pub trait Subrequests {
 
     /// The body of a page whose elements are replaced as it is sent.
     fn parse_page(&self, request: &mut Request, tags: Tags, page: Body) -> Body;
+
+    /// The output of the program of an external filter that reads `content`.
+    fn pass_through(
+        &self,
+        request: &mut Request,
+        filter: &Arc<External>,
+        content: Body,
+    ) -> RequestBody;
 }
 
 /// What an output filter has done.
@@ -65,7 +74,7 @@ pub type ActOnResponse = fn(&mut Request, &Means<'_>, &mut Response) -> Result<E
 pub type ActOnBody = fn(&mut Request, &Means<'_>, RequestBody) -> RequestBody;
 
 /// An output filter.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct OutputFilter {
     /// The name, which is case-insensitive.
     pub name: &'static str,
@@ -75,10 +84,30 @@ pub struct OutputFilter {
     pub begin: Option<fn(&mut Request, &Means<'_>)>,
     /// Changes a response.
     pub act: ActOnResponse,
+    /// The program of an external filter, which is called in place of the function.
+    pub external: Option<Arc<External>>,
+}
+
+impl OutputFilter {
+    /// Changes a response.
+    ///
+    /// # Errors
+    /// The filter cannot do its work.
+    pub fn apply(
+        &self,
+        request: &mut Request,
+        means: &Means<'_>,
+        response: &mut Response,
+    ) -> Result<Effect, Answer> {
+        match &self.external {
+            None => (self.act)(request, means, response),
+            Some(external) => ext_filter::filter_response(external, request, means, response),
+        }
+    }
 }
 
 /// An input filter.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct InputFilter {
     /// The name, which is case-insensitive.
     pub name: &'static str,
@@ -86,12 +115,30 @@ pub struct InputFilter {
     pub position: FilterPosition,
     /// Wraps a body.
     pub act: ActOnBody,
+    /// The program of an external filter, which is called in place of the function.
+    pub external: Option<Arc<External>>,
 }
 
-/// Two filters are equal if they have the same name.
+impl InputFilter {
+    /// Wraps a body.
+    pub fn apply(
+        &self,
+        request: &mut Request,
+        means: &Means<'_>,
+        body: RequestBody,
+    ) -> RequestBody {
+        match &self.external {
+            None => (self.act)(request, means, body),
+            Some(external) => ext_filter::filter_body(external, request, means, body),
+        }
+    }
+}
+
+/// Two filters are equal if they have the same name and the same program.
 impl PartialEq for OutputFilter {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        let program = |filter: &Self| filter.external.as_ref().map(Arc::as_ptr);
+        self.name == other.name && program(self) == program(other)
     }
 }
 

@@ -8,6 +8,7 @@ mod settings;
 mod module;
 
 pub mod beside;
+mod command_words;
 pub mod compression;
 mod filters;
 mod language;
@@ -72,11 +73,13 @@ modules! {
     mod cgi;
     use cgi::CGID;
     mod actions;
+    mod suexec;
     mod headers;
     mod expires;
     mod autoindex;
     mod negotiation;
     mod filter;
+    mod ext_filter;
     mod include;
     mod deflate;
     mod brotli;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// An item that a module provides to others.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Provided {
     /// An output filter, for SetOutputFilter, AddOutputFilter and mod_filter.
     OutputFilter(OutputFilter),
@@ -210,7 +210,7 @@ impl ActiveModules {
     pub fn output_filter(&self, name: &str) -> Option<OutputFilter> {
         self.provided().find_map(|provided| match provided {
             Provided::OutputFilter(filter) if filter.name.eq_ignore_ascii_case(name) => {
-                Some(*filter)
+                Some(filter.clone())
             }
             _ => None,
         })
@@ -221,7 +221,7 @@ impl ActiveModules {
     pub fn input_filter(&self, name: &str) -> Option<InputFilter> {
         self.provided().find_map(|provided| match provided {
             Provided::InputFilter(filter) if filter.name.eq_ignore_ascii_case(name) => {
-                Some(*filter)
+                Some(filter.clone())
             }
             _ => None,
         })

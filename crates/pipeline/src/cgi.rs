@@ -12,11 +12,14 @@ use evenkeel_message::{
 };
 use evenkeel_modules::cgi::{self, Entry};
 use evenkeel_modules::script::{self, Output, Program};
+use evenkeel_modules::suexec::Identity;
+use evenkeel_modules::userdir;
 use evenkeel_proto::script::{BadHead, ScriptHead};
-use evenkeel_upstream::{Answered, NoPlace, Place, Remains, Run, RunFailure, run_program};
+use evenkeel_upstream::{Answered, NoPlace, Remains, Run, RunFailure, Turn, run_program};
+use std::any::Any;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,9 +50,11 @@ pub(crate) async fn run(
         false => Box::pin(translated(pipeline, request, &path_info)).await,
     };
     let variables = variables(pipeline, request, plan, &path_info, translated.as_deref());
-    let place = enter(pipeline, request, module, silence, &may_wait).await?;
-    let ask = Ask { module, launcher, silence, place };
-    let run = prepare(pipeline, request, plan, &variables, ask);
+    let turn = enter(pipeline, request, module, silence, &may_wait).await?;
+    let ask = Ask { module, launcher, silence, turn };
+    let mut run = prepare(pipeline, request, plan, &variables, ask);
+    let file = request.resource.file.as_bytes();
+    run_as_other(pipeline, request, file, &mut run, &may_wait).await;
     // The variables are those of the request from here on, so that a request to which this one is
     // redirected has them with `REDIRECT_` (util_script.c: ap_add_common_vars).
     request.resource.env = variables;
@@ -110,10 +115,10 @@ pub(crate) async fn run_command(
             variables.set("PATH_TRANSLATED", file);
         }
     }
-    let place = enter(pipeline, request, module, silence, &may_wait).await?;
+    let turn = enter(pipeline, request, module, silence, &may_wait).await?;
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let file = request.resource.file.as_bytes().to_vec();
-    let run = Run {
+    let mut run = Run {
         order: cgi::shell_order(request, &variables, &plan.core, command),
         launcher,
         body: None,
@@ -123,13 +128,39 @@ pub(crate) async fn run_command(
         kept_body: 0,
         silent: cgi::silence(module, &file),
         complain: Box::new(move |line| cgi::complaint(module, &file, line)),
-        place,
+        turn,
     };
+    run_as_other(pipeline, request, command, &mut run, &may_wait).await;
     evenkeel_upstream::run_command(&may_wait, run, &late).await.map_err(|error| {
         let text = format!("couldn't spawn child process: {error}");
         request.notify(Notice::new(module, Level::Error, 1227, text));
         Status::INTERNAL_SERVER_ERROR.into()
     })
+}
+
+/// Has the wrapper of suexec run a program of another user: the user of a path below `/~user`, or
+/// that of SuexecUserGroup (unixd.c: `ap_os_create_privileged_process`).
+async fn run_as_other(
+    pipeline: &Pipeline,
+    request: &Request,
+    program: &[u8],
+    run: &mut Run,
+    _: &MayWait,
+) {
+    if !pipeline.site.runs_suexec {
+        return;
+    }
+    let settings = &pipeline.site.server(request.server).settings.suexec;
+    let mut identity = settings.identity();
+    let user = request.resource.notes.value(userdir::USER_NOTE);
+    if let Some(user) = user.and_then(|user| String::from_utf8(user.to_vec()).ok()) {
+        // The table of users may be on the network.
+        let found = pipeline.blocking_pool.spawn(move || Identity::of_userdir(&user)).await;
+        identity = found.flatten().or(identity);
+    }
+    if let Some(identity) = identity {
+        identity.apply(&mut run.order, program);
+    }
 }
 
 /// The socket of the launcher.
@@ -154,7 +185,7 @@ struct Ask {
     module: &'static str,
     launcher: Arc<OwnedFd>,
     silence: Duration,
-    place: Place,
+    turn: Rc<Turn>,
 }
 
 fn prepare(
@@ -164,7 +195,7 @@ fn prepare(
     variables: &Variables,
     ask: Ask,
 ) -> Run {
-    let Ask { module, launcher, silence, place } = ask;
+    let Ask { module, launcher, silence, turn } = ask;
     let settings = &pipeline.site.server(request.server).settings.cgi;
     let file = request.resource.file.as_bytes().to_vec();
     Run {
@@ -177,7 +208,7 @@ fn prepare(
         kept_body: settings.kept_body(),
         silent: cgi::silence(module, &file),
         complain: Box::new(move |line| cgi::complaint(module, &file, line)),
-        place,
+        turn,
     }
 }
 
@@ -211,12 +242,12 @@ async fn enter(
     module: &'static str,
     patience: Duration,
     may_wait: &MayWait,
-) -> Result<Place, Answer> {
+) -> Result<Rc<Turn>, Answer> {
     let departure = Rc::clone(&request.departure);
-    // All programs share the places of one address, which is no application's.
-    let address = Address::Unix("launcher".into());
-    let entered = pipeline.places.enter(may_wait, &address, patience, &departure);
-    entered.await.map_err(|why| {
+    let turn = turn(request);
+    let address = launcher_address();
+    let entered = turn.enter(&pipeline.places, may_wait, &address, patience, &departure).await;
+    entered.map_err(|why| {
         if why == NoPlace::Late {
             let text = format!(
                 "no CGI program could be started within {} s: programs have three quarters of the \
@@ -226,7 +257,26 @@ async fn enter(
             request.notify(Notice::own(module, Level::Error, text));
         }
         Answer::from(Status::SERVICE_UNAVAILABLE)
-    })
+    })?;
+    Ok(turn)
+}
+
+/// The turn of a client's request among the programs, which all of its programs share as long as
+/// one of them runs.
+pub(crate) fn turn(request: &mut Request) -> Rc<Turn> {
+    let shared = request.programs.as_ref().and_then(Weak::upgrade);
+    if let Some(turn) = shared.and_then(|shared| shared.downcast::<Turn>().ok()) {
+        return turn;
+    }
+    let turn = Rc::<Turn>::default();
+    let shared: Rc<dyn Any> = Rc::<Turn>::clone(&turn);
+    request.programs = Some(Rc::downgrade(&shared));
+    turn
+}
+
+/// The address that all programs share among the places. It is no application's.
+pub(crate) fn launcher_address() -> Address {
+    Address::Unix("launcher".into())
 }
 
 /// Logs a failed run, in the error log and in that of scripts, and returns the answer.

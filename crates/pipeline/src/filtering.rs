@@ -7,7 +7,9 @@ use crate::including::Parent;
 use crate::phases::around;
 use crate::serve::Pipeline;
 use crate::site::Plan;
-use evenkeel_message::{Answer, Level, Method, Notice, Request, Response, Status};
+use evenkeel_message::{
+    Answer, Body, Departure, Level, MayWait, Method, Notice, Request, Response, Status,
+};
 use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,12 +23,39 @@ pub(crate) struct Filtered {
     response: Response,
     /// Whether its body was compressed.
     is_compressed: bool,
+    /// Whether a program makes its body.
+    is_external: bool,
 }
 
 impl Filtered {
     /// The response as it is so far.
     pub(crate) fn response(&self) -> &Response {
         &self.response
+    }
+
+    /// Whether the response has to wait for the first bytes of its body, without which its status
+    /// is not known.
+    pub(crate) fn awaits_body(&self) -> bool {
+        self.is_external && matches!(self.response.body, Body::Stream(..))
+    }
+
+    /// Waits for the first bytes of the body, and then for its end if it comes soon.
+    ///
+    /// # Errors
+    /// 500 if the body fails before any of it is sent, or if the client leaves.
+    pub(crate) async fn gather(
+        &mut self,
+        may_wait: &MayWait,
+        departure: &Departure,
+    ) -> Result<(), Answer> {
+        let body = std::mem::take(&mut self.response.body);
+        match evenkeel_upstream::gather(may_wait, body, departure).await {
+            Some(body) => {
+                self.response.body = body;
+                Ok(())
+            }
+            None => Err(Status::INTERNAL_SERVER_ERROR.into()),
+        }
     }
 }
 
@@ -49,7 +78,10 @@ pub(crate) fn filter(
     if !is_traced {
         expires::act_on_response(request, &plan.expires, &mut response);
     }
-    let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
+    let recoded = match is_traced {
+        true => Recoded::default(),
+        false => recode(pipeline, request, plan, &mut response)?,
+    };
     if !is_traced {
         headers::act_on_response(request, around(pipeline, server, plan), &mut response);
     }
@@ -57,30 +89,39 @@ pub(crate) fn filter(
     core::settle_vary(request, &mut response);
     core::omit_tag(request, &mut response);
     core::forbid_caching(request, &mut response);
-    Ok(Filtered { response, is_compressed })
+    let Recoded { is_compressed, is_external } = recoded;
+    Ok(Filtered { response, is_compressed, is_external })
 }
 
-/// Sends the response through the output filters that are named for it; none as a rule. Says
-/// whether its body was compressed.
+/// What filters have done to a body.
+#[derive(Default)]
+struct Recoded {
+    is_compressed: bool,
+    is_external: bool,
+}
+
+/// Sends the response through the output filters that are named for it; none as a rule.
 fn recode(
     pipeline: &Rc<Pipeline>,
     request: &mut Request,
     plan: &Arc<Plan>,
     response: &mut Response,
-) -> Result<bool, Answer> {
+) -> Result<Recoded, Answer> {
     let named = filter::Named {
         by_extension: request.resource.content.output_filters.clone(),
         by_section: plan.core.output_filters.as_deref(),
     };
     if named.is_empty() && plan.filter.is_empty() {
-        return Ok(false);
+        return Ok(Recoded::default());
     }
     let parent = Parent { pipeline, plan };
     let means = means(pipeline, request, plan, &parent);
-    let (mut is_compressed, mut changes) = (false, 0);
-    for step in filter::steps(&plan.filter, &named, request, &pipeline.site.global.active).iter() {
+    let (mut recoded, mut changes) = (Recoded::default(), 0);
+    let external = &*pipeline.site.server(request.server).settings.ext_filter;
+    let active = &pipeline.site.global.active;
+    for step in filter::steps(&plan.filter, &named, request, active, external).iter() {
         let output = match step {
-            filter::Step::Plain(output) => Some(*output),
+            filter::Step::Plain(output) => Some(output.clone()),
             filter::Step::Chosen(filter) => {
                 let mut notices = Vec::new();
                 let server = pipeline.site.server(request.server);
@@ -91,8 +132,9 @@ fn recode(
             }
         };
         let Some(output) = output else { continue };
-        let effect = (output.act)(request, &means, response)?;
-        is_compressed |= effect == Effect::Compressed;
+        let effect = output.apply(request, &means, response)?;
+        recoded.is_compressed |= effect == Effect::Compressed;
+        recoded.is_external |= output.external.is_some() && effect != Effect::Nothing;
         changes += u32::from(effect != Effect::Nothing);
         if changes > MOST_CHANGES {
             let text = format!("more than {MOST_CHANGES} filters change a body");
@@ -100,7 +142,7 @@ fn recode(
             return Err(Status::INTERNAL_SERVER_ERROR.into());
         }
     }
-    Ok(is_compressed)
+    Ok(recoded)
 }
 
 /// What the filters of a request work with.
@@ -162,13 +204,15 @@ pub(crate) fn filter_input(pipeline: &Rc<Pipeline>, request: &mut Request, plan:
     if named.is_empty() {
         return;
     }
-    let filters = filter::input_filters(&named, request, &pipeline.site.global.active);
+    let external = &*pipeline.site.server(request.server).settings.ext_filter;
+    let active = &pipeline.site.global.active;
+    let filters = filter::input_filters(&named, request, active, external);
     let parent = Parent { pipeline, plan };
     let means = means(pipeline, request, plan, &parent);
     // The filter that is nearest to the handler is the last to see the body.
     for filter in filters.iter().rev() {
         if let Some(body) = request.body.take() {
-            request.body = Some((filter.act)(request, &means, body));
+            request.body = Some(filter.apply(request, &means, body));
         }
     }
 }
@@ -211,7 +255,7 @@ pub(crate) fn filter_error(
 /// change the body after it. A body that was compressed is sent whole: what another version of the
 /// server had made of the same file might not fit.
 pub(crate) fn cut(request: &Request, plan: &Plan, filtered: Filtered) -> Result<Response, Answer> {
-    let Filtered { response, is_compressed } = filtered;
+    let Filtered { response, is_compressed, is_external: _ } = filtered;
     if is_compressed || response.is_whole {
         return Ok(response);
     }

@@ -12,17 +12,18 @@ use crate::phases;
 use crate::question::file_beside;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
-use crate::{die, filtering};
+use crate::{die, external, filtering};
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Answer, Body, FileName, Level, Notice, Prepared, Request, RequestHead, Response, Status,
     Stopped, UrlPath,
 };
 use evenkeel_modules::cgi::escape_for_shell;
+use evenkeel_modules::ext_filter::External;
 use evenkeel_modules::include::{Document, Element, Facts, Page, PageVariables, Tags};
 use evenkeel_modules::script::{self, Program};
-use evenkeel_modules::{Stat, Subrequests};
-use input::Input;
+use evenkeel_modules::{RequestBody, Stat, Subrequests};
+pub(crate) use input::Input;
 use output::{Outbox, Parts};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -102,6 +103,15 @@ impl Subrequests for Parent<'_> {
         };
         let input = Input::new(page, Arc::clone(&pipeline.blocking_pool));
         Parts::new(Box::pin(run.whole(input)), outbox).into_body()
+    }
+
+    fn pass_through(
+        &self,
+        request: &mut Request,
+        filter: &Arc<External>,
+        content: Body,
+    ) -> RequestBody {
+        external::pass_through(self.pipeline, request, self.plan, filter, content)
     }
 }
 

@@ -7,6 +7,7 @@ mod clock;
 mod die;
 mod digest_login;
 mod error_page;
+mod external;
 mod filtering;
 mod frames;
 mod handler;

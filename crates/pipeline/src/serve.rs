@@ -3,7 +3,7 @@
 //! Nothing here touches a socket.
 
 use crate::die;
-use crate::filtering;
+use crate::filtering::{self, Filtered};
 use crate::frames::Frames;
 use crate::including::PlainPages;
 use crate::look;
@@ -261,6 +261,21 @@ impl Pipeline {
             true => Err(Status::INTERNAL_SERVER_ERROR.into()),
             false => filtered,
         };
+        match filtered {
+            Ok(filtered) if filtered.awaits_body() => {
+                Next::Gather(request, Arc::clone(plan), filtered)
+            }
+            filtered => self.complete(request, plan, filtered),
+        }
+    }
+
+    /// Makes the response of what the filters have left.
+    fn complete(
+        self: &Rc<Self>,
+        mut request: Box<Request>,
+        plan: &Arc<Plan>,
+        filtered: Result<Filtered, Answer>,
+    ) -> Next {
         // Looked at before ranges are cut, which puts the type into the body.
         let filtered = match filtered {
             Ok(filtered) if !die::is_sound(self, &mut request, filtered.response()) => {
@@ -394,8 +409,23 @@ type Responses = Frames<(Rc<Pipeline>, Start), (Box<Request>, Response)>;
 enum Next {
     /// It is answered.
     Respond(Box<Request>, Response),
+    /// The first bytes of the body have to be waited for.
+    Gather(Box<Request>, Arc<Plan>, Filtered),
     /// The phases run again, for the path that it is redirected to.
     Again(Box<Request>),
+}
+
+/// Waits for the beginning of a body that a program makes.
+async fn gather(
+    pipeline: &Rc<Pipeline>,
+    mut request: Box<Request>,
+    plan: &Arc<Plan>,
+    mut filtered: Filtered,
+) -> Next {
+    let may_wait = pipeline.before_wait(&mut request, plan).await;
+    let departure = Rc::clone(&request.departure);
+    let gathered = filtered.gather(&may_wait, &departure).await;
+    pipeline.complete(request, plan, gathered.map(|()| filtered))
 }
 
 /// Serves a request until there is a response.
@@ -407,6 +437,9 @@ pub(crate) async fn respond((pipeline, start): (Rc<Pipeline>, Start)) -> (Box<Re
     loop {
         match next {
             Next::Respond(request, response) => return (request, response),
+            Next::Gather(request, plan, filtered) => {
+                next = Box::pin(gather(&pipeline, request, &plan, filtered)).await;
+            }
             Next::Again(request) => {
                 let concluded = match pipeline.phases(request).await {
                     Ok(concluded) => concluded,

@@ -61,6 +61,8 @@ pub struct Site {
     /// The name of the module that runs programs, for the error log; none if neither mod_cgid nor
     /// mod_cgi is active.
     pub runs_programs: Option<&'static str>,
+    /// Whether programs run as other users where the configuration says so (suexec).
+    pub runs_suexec: bool,
     /// Whether a launcher of programs is needed: for CGI, or for the program of a RewriteMap.
     pub needs_launcher: bool,
     /// Whether mod_include is active.
@@ -313,8 +315,10 @@ impl Site {
             .into_iter()
             .find(|(file, _)| language.vocabulary.module_loaded(file))
             .map(|(_, name)| name);
-        let has_maps = |server: &Server| server.settings.rewrite.has_programs();
-        let needs_launcher = runs_programs.is_some() || servers.iter().any(has_maps);
+        let runs_some = |server: &Server| {
+            server.settings.rewrite.has_programs() || !server.settings.ext_filter.is_empty()
+        };
+        let needs_launcher = runs_programs.is_some() || servers.iter().any(runs_some);
         let parses_pages = language.vocabulary.module_loaded("mod_include.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
@@ -326,6 +330,7 @@ impl Site {
         Ok(Site {
             passes_on,
             runs_programs,
+            runs_suexec: global.unixd.runs_suexec(),
             needs_launcher,
             parses_pages,
             runs_php: language.vocabulary.module_loaded("mod_php.c"),

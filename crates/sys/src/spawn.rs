@@ -299,6 +299,20 @@ fn set_limits(limits: [Option<Limit>; 3]) -> io::Result<()> {
     Ok(())
 }
 
+/// Checks that this process may execute the program at a path. Errors are those of access(2).
+pub fn may_execute(program: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::access(program, rustix::fs::Access::EXEC_OK)?)
+}
+
+/// Whether a program belongs to root, has the set-user-id bit and may be executed by this process;
+/// `None` if it is not there.
+#[must_use]
+pub fn is_executable_as_root(program: &[u8]) -> Option<bool> {
+    let stat = rustix::fs::stat(program).ok()?;
+    let has_bit = rustix::fs::Mode::from_raw_mode(stat.st_mode).contains(rustix::fs::Mode::SUID);
+    Some(has_bit && stat.st_uid == 0 && may_execute(program).is_ok())
+}
+
 /// A descriptor that becomes readable when this child process ends. Errors are pidfd_open(2)'s.
 pub fn end_of_process(pid: Pid) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)

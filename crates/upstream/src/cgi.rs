@@ -3,7 +3,7 @@
 //! writes to its standard error is returned as notices for the error log.
 
 use crate::fcgi::Answered;
-use crate::places::Place;
+use crate::places::Turn;
 use bytes::Bytes;
 use evenkeel_message::{Body, Chunk, Departure, Late, MayWait, Notice, ReadAhead, Source};
 use evenkeel_proto::script::{BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head};
@@ -67,8 +67,8 @@ pub struct Run {
     pub complain: Complain,
     /// Makes the notice of a program that falls silent after its head.
     pub silent: Notice,
-    /// The place among the running programs.
-    pub place: Place,
+    /// The place of the request among the running programs, which is taken.
+    pub turn: Rc<Turn>,
 }
 
 /// The reason for which a run has failed.
@@ -121,7 +121,7 @@ pub async fn run_program(
         kept_body,
         complain,
         silent,
-        place,
+        turn,
     } = run;
     let process = Process::start(&order, &launcher, silence).await;
     drop(order);
@@ -136,7 +136,8 @@ pub async fn run_program(
             lines: Lines::default(),
             silence,
             timer: None,
-            _place: place,
+            _turn: turn,
+            must_read_all: false,
         },
         Err(error) => return Err((RunFailure::Unstarted(error), Remains::default())),
     };
@@ -174,7 +175,8 @@ pub async fn run_command(_: &MayWait, run: Run, late: &Rc<RefCell<Late>>) -> io:
         lines: Lines::default(),
         silence: run.silence,
         timer: None,
-        _place: run.place,
+        _turn: run.turn,
+        must_read_all: false,
     };
     let stream = Stream {
         talk: Some(talk),
@@ -224,7 +226,7 @@ pub async fn ask_program(
 }
 
 /// A running program.
-struct Process {
+pub(crate) struct Process {
     input: Option<WatchedWriter>,
     output: Watch,
     errors: Option<Watch>,
@@ -232,7 +234,11 @@ struct Process {
 }
 
 impl Process {
-    async fn start(order: &Order, launcher: &Arc<OwnedFd>, patience: Duration) -> io::Result<Self> {
+    pub(crate) async fn start(
+        order: &Order,
+        launcher: &Arc<OwnedFd>,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let (program_input, input) = input_pipe()?;
         let (output, program_output) = output_pipe()?;
         let (errors, program_errors) = output_pipe()?;
@@ -257,7 +263,7 @@ impl Process {
     }
 
     /// The launcher's report that the program could not be started.
-    fn error_of_start(&self) -> Option<io::Error> {
+    pub(crate) fn error_of_start(&self) -> Option<io::Error> {
         let message = receive_control(self.control.as_fd())?;
         let number = i32::from_le_bytes(message.try_into().ok()?);
         Some(io::Error::from_raw_os_error(number))
@@ -265,7 +271,7 @@ impl Process {
 }
 
 /// An event of a running program.
-enum Event {
+pub(crate) enum Event {
     /// A piece of its output.
     Output(Bytes),
     /// A line of its standard error.
@@ -275,22 +281,28 @@ enum Event {
 }
 
 /// The exchange with a running program. Dropping it ends the program.
-struct Talk {
-    process: Process,
-    body: Option<Pin<Box<dyn Source>>>,
-    unsent: Bytes,
-    remains: Remains,
-    keeps_remains: bool,
-    kept_body: usize,
-    lines: Lines,
-    silence: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+pub(crate) struct Talk {
+    pub(crate) process: Process,
+    pub(crate) body: Option<Pin<Box<dyn Source>>>,
+    pub(crate) unsent: Bytes,
+    pub(crate) remains: Remains,
+    pub(crate) keeps_remains: bool,
+    pub(crate) kept_body: usize,
+    pub(crate) lines: Lines,
+    pub(crate) silence: Duration,
+    pub(crate) timer: Option<Pin<Box<Sleep>>>,
+    /// Kept until the program has ended.
+    pub(crate) _turn: Rc<Turn>,
+    /// Whether it is a failure that the program does not read all of `body`.
+    pub(crate) must_read_all: bool,
 }
 
 impl Talk {
     /// The next event. After [`Event::End`] and after an error there is none.
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, RunFailure>> {
+    pub(crate) fn poll_event(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Event, RunFailure>> {
         let has_sent = self.poll_send(context).map_err(RunFailure::Body)?;
         let mut heard = self.poll_errors(context);
         if heard.is_pending() {
@@ -326,6 +338,7 @@ impl Talk {
                         let _sent = self.unsent.split_to(count);
                         has_sent = true;
                     }
+                    Poll::Ready(Err(error)) if self.must_read_all => return Err(error),
                     Poll::Ready(Err(_)) => self.process.input = None,
                 }
                 continue;
@@ -381,14 +394,14 @@ impl Talk {
     }
 
     /// Tells the launcher that the output was read to its end.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         send_control(self.process.control.as_fd(), DONE);
     }
 }
 
 /// Splits standard error into lines, at most [`MOST_LINES`] of them.
 #[derive(Default)]
-struct Lines {
+pub(crate) struct Lines {
     bytes: Vec<u8>,
     is_over: bool,
     count: usize,

@@ -8,6 +8,8 @@ mod connect;
 mod conversation;
 mod failure;
 mod fcgi;
+mod filter_program;
+mod gather;
 mod places;
 mod report;
 mod spool;
@@ -16,6 +18,8 @@ pub use cgi::{Complain, Remains, Run, RunFailure, ask_program, run_command, run_
 pub use connect::Patience;
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};
-pub use places::{NoPlace, Place, Places};
+pub use filter_program::{FilterFailure, FilterRun, filter_source};
+pub use gather::gather;
+pub use places::{NoPlace, Place, Places, Turn};
 pub use report::{OwnPool, pool_failure};
 pub use spool::{Spool, SpoolError};

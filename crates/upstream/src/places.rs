@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// The most applications that have places of their own. The configuration names them, but an
@@ -38,6 +38,29 @@ impl Place {
     #[must_use]
     pub fn with(self, guard: impl Any) -> Self {
         Self { _guard: Some(Box::new(guard)), ..self }
+    }
+}
+
+/// The one place of all programs that run for a client's request: a page that is the output of a
+/// program may include the output of others, and would wait for itself if each took a place.
+#[derive(Default)]
+pub struct Turn(OnceCell<Place>);
+
+impl Turn {
+    /// Takes the place, unless one of the programs has it.
+    ///
+    /// # Errors
+    /// Those of [`Places::enter`].
+    pub async fn enter(
+        &self,
+        places: &Places,
+        may_wait: &MayWait,
+        address: &Address,
+        patience: Duration,
+        departure: &Departure,
+    ) -> Result<(), NoPlace> {
+        let enter = || places.enter(may_wait, address, patience, departure);
+        self.0.get_or_try_init(enter).await.map(|_| ())
     }
 }
 

@@ -41,6 +41,7 @@ const BROTLI_COMPRESS: OutputFilter = OutputFilter {
     position: FilterPosition::CONTENT_SET,
     begin: None,
     act: brotli_compress,
+    external: None,
 };
 
 /// The settings of a virtual host. A field is `None` if the host does not set it.

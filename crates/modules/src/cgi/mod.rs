@@ -260,8 +260,7 @@ pub fn silence(module: &'static str, file: &[u8]) -> Notice {
 pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> Order {
     let file = request.resource.file.as_bytes();
     let folder = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let mut environment: Vec<_> =
-        variables.iter().map(|(name, value)| (exported(name), before_nul(value))).collect();
+    let mut environment = environment(variables);
     if let Some(zone) = std::env::var_os("TZ")
         && !variables.contains("TZ")
     {
@@ -275,6 +274,12 @@ pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> 
         limits: core.process_limits,
         question: None,
     }
+}
+
+/// The environment of a program (util_script.c: `ap_create_environment`).
+#[must_use]
+pub fn environment(variables: &Variables) -> Vec<(Vec<u8>, Vec<u8>)> {
+    variables.iter().map(|(name, value)| (exported(name), before_nul(value))).collect()
 }
 
 /// Makes the order to run a command of a page by the shell (mod_include: `exec cmd`).

@@ -24,6 +24,7 @@ pub const DEFLATE: OutputFilter = OutputFilter {
     position: FilterPosition::CONTENT_SET,
     begin: None,
     act: deflate,
+    external: None,
 };
 
 /// The filter that unpacks. It acts before those that change the content.
@@ -32,6 +33,7 @@ pub const INFLATE: OutputFilter = OutputFilter {
     position: FilterPosition::RESOURCE.before(),
     begin: None,
     act: inflate,
+    external: None,
 };
 
 /// Bodies of fewer bytes are not compressed, because the result would hardly be shorter
@@ -173,7 +175,9 @@ fn inflate(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RequestBody;
     use crate::compression::{CompressedForms, Presses};
+    use crate::ext_filter::External;
     use crate::filters::{Stat, Subrequests};
     use crate::include::Tags;
     use crate::testing::apply;
@@ -200,6 +204,10 @@ mod tests {
 
         fn parse_page(&self, _: &mut Request, _: Tags, page: Body) -> Body {
             page
+        }
+
+        fn pass_through(&self, _: &mut Request, _: &Arc<External>, _: Body) -> RequestBody {
+            unreachable!("no external filter is named")
         }
     }
 

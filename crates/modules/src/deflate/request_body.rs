@@ -20,8 +20,12 @@ const PIECE: usize = 32 << 10;
 const TURN: usize = 256 << 10;
 
 /// The filter that unpacks the bodies of requests.
-pub const INPUT: InputFilter =
-    InputFilter { name: "DEFLATE", position: FilterPosition::CONTENT_SET, act: unpack };
+pub const INPUT: InputFilter = InputFilter {
+    name: "DEFLATE",
+    position: FilterPosition::CONTENT_SET,
+    act: unpack,
+    external: None,
+};
 
 /// Wraps a body that is encoded with gzip. Bodies of other requests, of parts (Content-Range), and
 /// of requests that were redirected internally are left as they are.

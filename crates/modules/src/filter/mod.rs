@@ -9,6 +9,7 @@ pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
 use crate::settings::merged;
+use crate::ext_filter::Definitions;
 use crate::{ActiveModules, InputFilter, Merge, OutputFilter, RequestContext};
 use evenkeel_expr::Condition;
 use evenkeel_message::{Fields, FilterPosition, Level, Name, Notice, Request, Response, Status};
@@ -155,13 +156,14 @@ pub fn outputs(
     named: &Named<'_>,
     active: &ActiveModules,
 ) -> Vec<OutputFilter> {
+    // External filters have nothing to prepare, and are left out.
     let mut outputs: Vec<_> =
         named.names().filter_map(|name| active.output_filter(&name)).collect();
     for step in settings.0.iter().flat_map(|said| &said.order().steps) {
         match step {
-            Step::Plain(output) => outputs.push(*output),
+            Step::Plain(output) => outputs.push(output.clone()),
             Step::Chosen(filter) => {
-                outputs.extend(filter.providers.iter().map(|provider| provider.output));
+                outputs.extend(filter.providers.iter().map(|provider| provider.output.clone()));
             }
         }
     }
@@ -175,10 +177,11 @@ pub fn input_filters(
     named: &Named<'_>,
     request: &mut Request,
     active: &ActiveModules,
+    external: &Definitions,
 ) -> Vec<InputFilter> {
     let mut filters = Vec::new();
     for name in named.names() {
-        match active.input_filter(&name) {
+        match active.input_filter(&name).or_else(|| external.input_filter(&name)) {
             Some(filter) => filters.push(filter),
             None => tell_unknown(request, &name),
         }
@@ -218,10 +221,11 @@ pub fn steps<'a>(
     named: &Named<'_>,
     request: &mut Request,
     active: &ActiveModules,
+    external: &Definitions,
 ) -> Cow<'a, [Step]> {
     let mut steps: Vec<Step> = Vec::new();
     for name in named.names() {
-        match active.output_filter(&name) {
+        match active.output_filter(&name).or_else(|| external.output_filter(&name)) {
             Some(output) => steps.push(Step::Plain(output)),
             None => tell_unknown(request, &name),
         }
@@ -297,7 +301,7 @@ impl Filter {
         crate::core::merge_vary(&mut response.fields, &vary);
         let provider = provider?;
         provider.protocol.act(response);
-        Some(provider.output)
+        Some(provider.output.clone())
     }
 }
 

@@ -14,7 +14,7 @@ pub use directives::MODULE;
 pub use legacy::{Answers, Expression, Invalid};
 pub use page::{MOST_COMMAND, Matched, Page, PageSettings, Wait, valued};
 pub use parser::{Argument, Element, Tags};
-pub use text::decode_entities;
+pub use text::{decode_entities, decode_url};
 pub use variables::{Document, Facts, PageVariables};
 
 use crate::core::Options;
@@ -28,8 +28,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The filter of pages.
-pub const INCLUDES: OutputFilter =
-    OutputFilter { name: "INCLUDES", position: FilterPosition::RESOURCE, begin: Some(begin), act };
+pub const INCLUDES: OutputFilter = OutputFilter {
+    name: "INCLUDES",
+    position: FilterPosition::RESOURCE,
+    begin: Some(begin),
+    act,
+    external: None,
+};
 
 /// The handler of pages (mod_include.c: include_fixup).
 const HANDLER: &[u8] = b"server-parsed";

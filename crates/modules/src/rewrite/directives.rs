@@ -7,6 +7,7 @@ use super::map::{Function, Map, ProgramMap, TextFile};
 use super::rule::{Query, Rule};
 use super::template::Template;
 use super::{Host, Options, Section, Switches};
+use crate::command_words::command_words;
 use crate::{Active, Directive, DirectiveResult, Module, Place, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_expr::{Pattern, PatternError, PatternOptions};
@@ -140,7 +141,7 @@ fn rewrite_map(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
             return Err(format!("RewriteMap: a program runs as User; it cannot run as '{user}'"));
         }
         let arguments: Vec<Vec<u8>> =
-            words(command).into_iter().map(|word| unquoted(&word).into_owned()).collect();
+            command_words(command).into_iter().map(|word| unquoted(&word).into_owned()).collect();
         let program = arguments.first().map(Vec::as_slice).unwrap_or_default();
         if std::fs::metadata(OsStr::from_bytes(program)).is_err() {
             let path = evenkeel_message::quoted(program);
@@ -163,29 +164,6 @@ fn rewrite_map(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     section(scope);
     Arc::make_mut(&mut host(scope).maps).insert(name.into(), Arc::new(map));
     Ok(())
-}
-
-/// Splits a command into words: at spaces outside of quotes, with a backslash before what stands
-/// for itself (apr_strings.c: apr_tokenize_to_argv).
-fn words(command: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut rest = command.chars().peekable();
-    while let Some(char) = rest.next() {
-        match (char, quote) {
-            (char, Some(open)) if char == open => quote = None,
-            ('"' | '\'', None) => {
-                quote = Some(char);
-                word.get_or_insert_default();
-            }
-            (' ' | '\t', None) => words.extend(word.take()),
-            ('\\', _) if rest.peek().is_some_and(|next| "\"'\\ \t".contains(*next)) => {
-                word.get_or_insert_default().extend(rest.next());
-            }
-            (char, _) => word.get_or_insert_default().push(char),
-        }
-    }
-    words.extend(word);
-    words
 }
 
 fn compile_pattern(scope: &Scope, text: &str, no_case: bool) -> Result<Pattern, PatternError> {

@@ -3,7 +3,9 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Server};
 
-use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
+use crate::{
+    Active, Directive, DirectiveResult, Module, Scope, argument, global_directive, suexec,
+};
 use evenkeel_config::{GlobalCall, Shape};
 use evenkeel_sys::identity::{group_named, user_named, user_numbered};
 
@@ -18,6 +20,14 @@ pub struct Global {
     pub chroot: Option<Box<str>>,
     /// Suexec.
     pub suexec: Option<bool>,
+}
+
+impl Global {
+    /// Whether programs run as other users where the configuration says so.
+    #[must_use]
+    pub fn runs_suexec(&self) -> bool {
+        self.suexec.unwrap_or_else(|| suexec::usable().is_ok())
+    }
 }
 
 #[rustfmt::skip]
@@ -41,8 +51,8 @@ pub const MODULE: Module = Module {
     provides: &[],
 };
 
-fn user(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
-    let text = argument(call, 0);
+/// The number and the name of a user, who may be given by number (`#33`).
+fn found_user(text: &str) -> Result<(u32, Box<str>), String> {
     let found = match text.strip_prefix('#').map(str::parse::<u32>) {
         Some(Ok(uid)) => {
             let known = user_numbered(uid).ok().flatten();
@@ -54,24 +64,45 @@ fn user(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     // The largest number is none: setresuid(2) takes it for "as before", which is root.
     let found = found.filter(|(uid, _)| *uid != u32::MAX);
     let (uid, name) = found.ok_or_else(|| format!("AH00543: bad user name {text}"))?;
+    Ok((uid, name.into()))
+}
+
+/// The number of a user.
+///
+/// # Errors
+/// There is no such user.
+pub(crate) fn uid_of(text: &str) -> Result<u32, String> {
+    found_user(text).map(|(uid, _)| uid)
+}
+
+/// The number of a group, which may be given by number.
+///
+/// # Errors
+/// There is no such group.
+pub(crate) fn group_of(text: &str) -> Result<u32, String> {
+    let found = match text.strip_prefix('#') {
+        Some(number) => number.parse().ok(),
+        None => group_named(text).ok().flatten(),
+    };
+    let found = found.filter(|gid| *gid != u32::MAX);
+    found.ok_or_else(|| format!("AH00544: bad group name {text}"))
+}
+
+fn user(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    let (uid, name) = found_user(argument(call, 0))?;
     if uid == 0 {
         return Err("Error:\tEvenkeel has not been designed to serve pages while\n\trunning as \
                     root.  There are known race conditions that\n\twill allow any local user to \
                     read any file on the system."
             .into());
     }
-    scope.global_mut(call).unixd.user = Some((uid, name.into()));
+    scope.global_mut(call).unixd.user = Some((uid, name));
     Ok(())
 }
 
 fn group(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let text = argument(call, 0);
-    let found = match text.strip_prefix('#') {
-        Some(number) => number.parse().ok(),
-        None => group_named(text).ok().flatten(),
-    };
-    let found = found.filter(|gid| *gid != u32::MAX);
-    let gid = found.ok_or_else(|| format!("AH00544: bad group name {text}"))?;
+    let gid = group_of(text)?;
     scope.global_mut(call).unixd.group = Some((gid, text.into()));
     Ok(())
 }
@@ -87,10 +118,8 @@ fn chroot_dir(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
 
 fn suexec(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     if call.flag {
-        return Err(
-            "suEXEC isn't supported: this server does not start programs as other users".into()
-        );
+        suexec::usable().map_err(|reason| format!("suEXEC isn't supported: {reason}"))?;
     }
-    scope.global_mut(call).unixd.suexec = Some(false);
+    scope.global_mut(call).unixd.suexec = Some(call.flag);
     Ok(())
 }

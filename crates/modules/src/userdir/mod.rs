@@ -107,6 +107,9 @@ pub fn wanted_home<'a>(request: &'a Request, server: &'a Server) -> Option<&'a s
     std::str::from_utf8(user).ok().filter(|_| needs_home)
 }
 
+/// The note with the user of a path below `/~user`.
+pub const USER_NOTE: &str = "mod_userdir_user";
+
 /// Maps a path to a file. Returns `None` if the path is not in a user's directory.
 ///
 /// # Errors
@@ -143,6 +146,7 @@ pub fn translate(
             let file = [&*folder, rest].concat();
             let prefix = [b"/~", user].concat();
             let notes = &mut request.resource.notes;
+            notes.set(USER_NOTE, user);
             notes.set("context-prefix", prefix);
             notes.set("context-document-root", folder);
             return Ok(Some(FileName::new(OsString::from_vec(file))));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const READ: usize = 64 << 10;
 
 /// A body, and what was read of it and is not used up.
-pub(super) struct Input {
+pub(crate) struct Input {
     at_hand: Bytes,
     pieces: VecDeque<Piece>,
     source: Option<Pin<Box<dyn Source>>>,
@@ -22,7 +22,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(body: Body, blocking_pool: Arc<BlockingPool>) -> Self {
+    pub(crate) fn new(body: Body, blocking_pool: Arc<BlockingPool>) -> Self {
         let (pieces, source) = match body {
             Body::Empty => (VecDeque::new(), None),
             Body::Bytes(bytes) => (VecDeque::from([Piece::Bytes(bytes)]), None),
@@ -58,7 +58,8 @@ impl Input {
         Ok(true)
     }
 
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    /// Reads the next piece.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         while let Some(piece) = self.pieces.pop_front() {
             let (file, offset, length) = match piece {
                 piece if piece.is_empty() => continue,
