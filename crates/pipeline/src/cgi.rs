@@ -53,8 +53,7 @@ pub(crate) async fn run(
     let turn = enter(pipeline, request, module, silence, &may_wait).await?;
     let ask = Ask { module, launcher, silence, turn };
     let mut run = prepare(pipeline, request, plan, &variables, ask);
-    let file = request.resource.file.as_bytes();
-    run_as_other(pipeline, request, file, &mut run, &may_wait).await;
+    run_as_other(pipeline, request, None, &mut run, &may_wait).await;
     // The variables are those of the request from here on, so that a request to which this one is
     // redirected has them with `REDIRECT_` (util_script.c: ap_add_common_vars).
     request.resource.env = variables;
@@ -130,7 +129,7 @@ pub(crate) async fn run_command(
         complain: Box::new(move |line| cgi::complaint(module, &file, line)),
         turn,
     };
-    run_as_other(pipeline, request, command, &mut run, &may_wait).await;
+    run_as_other(pipeline, request, Some(command), &mut run, &may_wait).await;
     evenkeel_upstream::run_command(&may_wait, run, &late).await.map_err(|error| {
         let text = format!("couldn't spawn child process: {error}");
         request.notify(Notice::new(module, Level::Error, 1227, text));
@@ -139,11 +138,11 @@ pub(crate) async fn run_command(
 }
 
 /// Has the wrapper of suexec run a program of another user: the user of a path below `/~user`, or
-/// that of SuexecUserGroup (unixd.c: `ap_os_create_privileged_process`).
+/// that of SuexecUserGroup (unixd.c: `ap_os_create_privileged_process`). `command` is that of a page.
 async fn run_as_other(
     pipeline: &Pipeline,
     request: &Request,
-    program: &[u8],
+    command: Option<&[u8]>,
     run: &mut Run,
     _: &MayWait,
 ) {
@@ -159,6 +158,11 @@ async fn run_as_other(
         identity = found.flatten().or(identity);
     }
     if let Some(identity) = identity {
+        if command.is_some() {
+            // The wrapper gets the command as the name of a program, and no shell reads it.
+            run.order.arguments.truncate(1);
+        }
+        let program = command.unwrap_or_else(|| request.resource.file.as_bytes());
         identity.apply(&mut run.order, program);
     }
 }

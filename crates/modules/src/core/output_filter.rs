@@ -22,6 +22,6 @@ const fn always(name: &'static str) -> Provided {
         position: FilterPosition::CONTENT_SET,
         begin: None,
         act: |_, _, _| Ok(Effect::Nothing),
-    external: None,
+        external: None,
     })
 }

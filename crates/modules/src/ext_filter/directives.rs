@@ -146,9 +146,8 @@ fn command(rest: &mut &str) -> Result<Vec<Vec<u8>>, String> {
                 is_escaped = c == '\\' && !is_escaped;
                 is_end
             });
-            let (text, behind) = end
-                .and_then(|end| text.split_at_checked(end))
-                .ok_or("Expected cmd= delimiter")?;
+            let (text, behind) =
+                end.and_then(|end| text.split_at_checked(end)).ok_or("Expected cmd= delimiter")?;
             *rest = behind.get(1..).unwrap_or_default().trim_ascii_start();
             command_words(text)
         }

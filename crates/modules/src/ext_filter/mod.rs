@@ -94,9 +94,8 @@ impl Definitions {
     }
 
     fn named(&self, name: &str, is_input: bool) -> Option<&Arc<External>> {
-        let is_it = |it: &&Arc<External>| {
-            it.is_input == is_input && it.name.eq_ignore_ascii_case(name)
-        };
+        let is_it =
+            |it: &&Arc<External>| it.is_input == is_input && it.name.eq_ignore_ascii_case(name);
         self.0.iter().find(is_it)
     }
 

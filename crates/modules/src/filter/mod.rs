@@ -8,8 +8,8 @@ mod directives;
 pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
-use crate::settings::merged;
 use crate::ext_filter::Definitions;
+use crate::settings::merged;
 use crate::{ActiveModules, InputFilter, Merge, OutputFilter, RequestContext};
 use evenkeel_expr::Condition;
 use evenkeel_message::{Fields, FilterPosition, Level, Name, Notice, Request, Response, Status};
