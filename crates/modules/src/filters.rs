@@ -4,7 +4,7 @@
 //! the declaration.
 
 use crate::compression::{CompressedForms, Presses};
-use crate::ext_filter::{self, External};
+use crate::external::{self, External};
 use crate::include::Tags;
 use crate::{Sections, ServerSettings};
 use evenkeel_message::{Answer, Body, FilterPosition, Request, Response, Source};
@@ -101,7 +101,7 @@ impl OutputFilter {
     ) -> Result<Effect, Answer> {
         match &self.external {
             None => (self.act)(request, means, response),
-            Some(external) => ext_filter::filter_response(external, request, means, response),
+            Some(external) => external::filter_response(external, request, means, response),
         }
     }
 }
@@ -129,7 +129,7 @@ impl InputFilter {
     ) -> RequestBody {
         match &self.external {
             None => (self.act)(request, means, body),
-            Some(external) => ext_filter::filter_body(external, request, means, body),
+            Some(external) => external::filter_body(external, request, means, body),
         }
     }
 }

@@ -10,6 +10,7 @@ mod module;
 pub mod beside;
 mod command_words;
 pub mod compression;
+pub mod external;
 mod filters;
 mod language;
 mod manual;
@@ -23,6 +24,7 @@ mod size;
 mod state;
 #[cfg(test)]
 mod testing;
+pub mod wrapper;
 
 // Every module, in the order in which `-l` and `-M` list them. rustfmt does not see the folders
 // that stand here: `cargo xtask tidy` does. What every request reads of its host stands together

@@ -2,7 +2,7 @@
 //! one directory, and the scope that directives fill while the tree is walked. Nothing here knows
 //! what a setting means.
 
-use crate::{DirectorySettings, GlobalSettings, ServerSettings};
+use crate::{DirectorySettings, GlobalSettings, OutputFilter, ServerSettings};
 use evenkeel_config::GlobalCall;
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, Request, canonical_path, unquoted};
@@ -401,6 +401,18 @@ impl Scope {
     /// What is wrong with the expression.
     pub fn compile_text(&self, text: &str) -> Result<Text, SyntaxError> {
         Text::compile(text, self.expression_author())
+    }
+
+    /// The external output filter of this name (ExtFilterDefine) in the virtual host at hand.
+    #[must_use]
+    pub fn external_filter(&self, name: &str) -> Option<OutputFilter> {
+        self.server.ext_filter.output_filter(name)
+    }
+
+    /// Whether the configuration says `Suexec Off`.
+    #[must_use]
+    pub fn switches_suexec_off(&self) -> bool {
+        self.global.unixd.suexec == Some(false)
     }
 
     fn expression_author(&self) -> evenkeel_expr::Author {

@@ -12,8 +12,8 @@ use evenkeel_message::{
 };
 use evenkeel_modules::cgi::{self, Entry};
 use evenkeel_modules::script::{self, Output, Program};
-use evenkeel_modules::suexec::Identity;
 use evenkeel_modules::userdir;
+use evenkeel_modules::wrapper::Identity;
 use evenkeel_proto::script::{BadHead, ScriptHead};
 use evenkeel_upstream::{Answered, NoPlace, Remains, Run, RunFailure, Turn, run_program};
 use std::any::Any;
@@ -138,7 +138,8 @@ pub(crate) async fn run_command(
 }
 
 /// Has the wrapper of suexec run a program of another user: the user of a path below `/~user`, or
-/// that of SuexecUserGroup (unixd.c: `ap_os_create_privileged_process`). `command` is that of a page.
+/// that of SuexecUserGroup (unixd.c: `ap_os_create_privileged_process`). `command` is that of a
+/// page.
 async fn run_as_other(
     pipeline: &Pipeline,
     request: &Request,

@@ -7,7 +7,7 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Body, Chunk, MayWait, Request, Source};
 use evenkeel_modules::cgi::escape_for_shell;
-use evenkeel_modules::ext_filter::External;
+use evenkeel_modules::external::External;
 use evenkeel_modules::script::{self, Program};
 use evenkeel_modules::{RequestBody, include};
 use evenkeel_upstream::{Complain, FilterRun, NoPlace, filter_source};

@@ -19,7 +19,7 @@ use evenkeel_message::{
     Stopped, UrlPath,
 };
 use evenkeel_modules::cgi::escape_for_shell;
-use evenkeel_modules::ext_filter::External;
+use evenkeel_modules::external::External;
 use evenkeel_modules::include::{Document, Element, Facts, Page, PageVariables, Tags};
 use evenkeel_modules::script::{self, Program};
 use evenkeel_modules::{RequestBody, Stat, Subrequests};

@@ -10,6 +10,7 @@ pub use log::{Entry, append};
 
 use crate::core::parse_interval;
 use crate::core::{AcceptPathInfo, Directory as CoreDirectory, Options};
+use crate::script;
 use crate::{Active, Directive, DirectiveResult, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_files::Kind;
@@ -260,7 +261,7 @@ pub fn silence(module: &'static str, file: &[u8]) -> Notice {
 pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> Order {
     let file = request.resource.file.as_bytes();
     let folder = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let mut environment = environment(variables);
+    let mut environment = script::environment(variables);
     if let Some(zone) = std::env::var_os("TZ")
         && !variables.contains("TZ")
     {
@@ -276,12 +277,6 @@ pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> 
     }
 }
 
-/// The environment of a program (util_script.c: `ap_create_environment`).
-#[must_use]
-pub fn environment(variables: &Variables) -> Vec<(Vec<u8>, Vec<u8>)> {
-    variables.iter().map(|(name, value)| (exported(name), before_nul(value))).collect()
-}
-
 /// Makes the order to run a command of a page by the shell (mod_include: `exec cmd`).
 #[must_use]
 pub fn shell_order(
@@ -291,7 +286,7 @@ pub fn shell_order(
     command: &[u8],
 ) -> Order {
     const SHELL: &[u8] = b"/bin/sh";
-    let arguments = vec![SHELL.to_vec(), b"-c".to_vec(), before_nul(command)];
+    let arguments = vec![SHELL.to_vec(), b"-c".to_vec(), script::before_nul(command)];
     Order { program: SHELL.to_vec(), arguments, ..order(request, variables, core) }
 }
 
@@ -301,29 +296,12 @@ pub fn escape_for_shell(value: &[u8]) -> Vec<u8> {
     escaped(value)
 }
 
-/// The name of a variable as a shell can use it (util_script.c: `ap_create_environment`).
-fn exported(name: &[u8]) -> Vec<u8> {
-    let mut name = name.to_vec();
-    for (at, byte) in name.iter_mut().enumerate() {
-        let fits = byte.is_ascii_alphanumeric() || *byte == b'_';
-        if !fits || (at == 0 && byte.is_ascii_digit()) {
-            *byte = b'_';
-        }
-    }
-    name
-}
-
-/// A value ends at a NUL, as in the C strings of Apache.
-fn before_nul(value: &[u8]) -> Vec<u8> {
-    value.iter().copied().take_while(|byte| *byte != 0).collect()
-}
-
 /// The arguments of a program: its name, and the words of a query without `=` (mod_cgi.c:
 /// `default_build_command`). No shell reads them; the backslashes are Apache's.
 fn arguments(file: &[u8], query: Option<&[u8]>) -> Vec<Vec<u8>> {
     let query = query.filter(|query| !query.is_empty() && !query.contains(&b'='));
     let words = query.into_iter().flat_map(|query| query.split(|byte| *byte == b'+'));
-    let mut arguments = vec![before_nul(file)];
+    let mut arguments = vec![script::before_nul(file)];
     arguments.extend(words.take(MOST_ARGUMENTS - 2).map(|word| escaped(&unescaped(word))));
     arguments
 }
@@ -343,7 +321,7 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
         }
         out.push(*first);
     }
-    before_nul(&out)
+    script::before_nul(&out)
 }
 
 /// Puts a backslash before the bytes that mean something to a shell (util.c:
@@ -433,9 +411,7 @@ mod tests {
 
     #[test]
     fn names_of_variables_are_those_of_a_shell() {
-        assert_eq!(exported(b"HTTP_X-A.b"), b"HTTP_X_A_b");
-        assert_eq!(exported(b"1a2"), b"_a2");
-        assert_eq!(before_nul(b"a\0b"), b"a");
+        assert_eq!(script::before_nul(b"a\0b"), b"a");
     }
 
     #[test]

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::RequestBody;
     use crate::compression::{CompressedForms, Presses};
-    use crate::ext_filter::External;
+    use crate::external::External;
     use crate::filters::{Stat, Subrequests};
     use crate::include::Tags;
     use crate::testing::apply;
@@ -207,7 +207,7 @@ mod tests {
         }
 
         fn pass_through(&self, _: &mut Request, _: &Arc<External>, _: Body) -> RequestBody {
-            unreachable!("no external filter is named")
+            panic!("no external filter is named")
         }
     }
 

@@ -1,7 +1,7 @@
 //! The directives of mod_ext_filter.
 
-use super::External;
 use crate::command_words::command_words;
+use crate::external::External;
 use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::FilterPosition;

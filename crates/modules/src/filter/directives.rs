@@ -69,7 +69,7 @@ fn filter_declare(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 /// The filter that a provider's name means.
 fn output(scope: &Scope, name: &str) -> Result<OutputFilter, String> {
     let output = scope.global().active.output_filter(name);
-    let output = output.or_else(|| scope.server.ext_filter.output_filter(name));
+    let output = output.or_else(|| scope.external_filter(name));
     output.ok_or_else(|| format!("Unknown filter provider {name}"))
 }
 

@@ -8,7 +8,7 @@ mod directives;
 pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
-use crate::ext_filter::Definitions;
+use crate::external::Definitions;
 use crate::settings::merged;
 use crate::{ActiveModules, InputFilter, Merge, OutputFilter, RequestContext};
 use evenkeel_expr::Condition;
@@ -363,12 +363,18 @@ mod tests {
         media_type: &str,
     ) -> (Vec<OutputFilter>, usize) {
         let mut request = request();
-        let steps = steps(settings, named, &mut request, &ActiveModules::default());
+        let steps = steps(
+            settings,
+            named,
+            &mut request,
+            &ActiveModules::default(),
+            &Definitions::default(),
+        );
         let mut response = Response::new(Status::OK);
         response.fields.set("Content-Type", media_type);
         let mut notices = Vec::new();
         let chosen = steps.iter().filter_map(|step| match step {
-            Step::Plain(output) => Some(*output),
+            Step::Plain(output) => Some(output.clone()),
             Step::Chosen(filter) => {
                 let context = RequestContext::new(&request, core_settings());
                 filter.choose(context, &mut response, &mut notices)
@@ -398,7 +404,13 @@ mod tests {
         let chosen = |request: &mut Request| {
             let mut response = Response::new(Status::OK);
             response.fields.set("Content-Type", "c/d");
-            let steps = steps(&settings, &Named::default(), request, &ActiveModules::default());
+            let steps = steps(
+                &settings,
+                &Named::default(),
+                request,
+                &ActiveModules::default(),
+                &Definitions::default(),
+            );
             let context = RequestContext::new(request, core_settings());
             steps.iter().any(|step| match step {
                 Step::Plain(_) => true,
@@ -407,7 +419,13 @@ mod tests {
                 }
             })
         };
-        let _chain = steps(&settings, &Named::default(), &mut request, &ActiveModules::default());
+        let _chain = steps(
+            &settings,
+            &Named::default(),
+            &mut request,
+            &ActiveModules::default(),
+            &Definitions::default(),
+        );
         assert!(u64::from(request.allowance.left()) < whole, "the names of a chain cost too");
         assert!(chosen(&mut request));
         let paid = whole - u64::from(request.allowance.left());

@@ -3,11 +3,9 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Server};
 
-use crate::{
-    Active, Directive, DirectiveResult, Module, Scope, argument, global_directive, suexec,
-};
+use crate::wrapper::{self, found_user, group_of};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
 use evenkeel_config::{GlobalCall, Shape};
-use evenkeel_sys::identity::{group_named, user_named, user_numbered};
 
 /// Who the children are to be.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +24,7 @@ impl Global {
     /// Whether programs run as other users where the configuration says so.
     #[must_use]
     pub fn runs_suexec(&self) -> bool {
-        self.suexec.unwrap_or_else(|| suexec::usable().is_ok())
+        self.suexec.unwrap_or_else(|| wrapper::usable().is_ok())
     }
 }
 
@@ -50,43 +48,6 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
     provides: &[],
 };
-
-/// The number and the name of a user, who may be given by number (`#33`).
-fn found_user(text: &str) -> Result<(u32, Box<str>), String> {
-    let found = match text.strip_prefix('#').map(str::parse::<u32>) {
-        Some(Ok(uid)) => {
-            let known = user_numbered(uid).ok().flatten();
-            Some((uid, known.map_or_else(|| text.to_owned(), |user| user.name)))
-        }
-        Some(Err(_)) => None,
-        None => user_named(text).ok().flatten().map(|user| (user.uid, user.name)),
-    };
-    // The largest number is none: setresuid(2) takes it for "as before", which is root.
-    let found = found.filter(|(uid, _)| *uid != u32::MAX);
-    let (uid, name) = found.ok_or_else(|| format!("AH00543: bad user name {text}"))?;
-    Ok((uid, name.into()))
-}
-
-/// The number of a user.
-///
-/// # Errors
-/// There is no such user.
-pub(crate) fn uid_of(text: &str) -> Result<u32, String> {
-    found_user(text).map(|(uid, _)| uid)
-}
-
-/// The number of a group, which may be given by number.
-///
-/// # Errors
-/// There is no such group.
-pub(crate) fn group_of(text: &str) -> Result<u32, String> {
-    let found = match text.strip_prefix('#') {
-        Some(number) => number.parse().ok(),
-        None => group_named(text).ok().flatten(),
-    };
-    let found = found.filter(|gid| *gid != u32::MAX);
-    found.ok_or_else(|| format!("AH00544: bad group name {text}"))
-}
 
 fn user(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let (uid, name) = found_user(argument(call, 0))?;
@@ -118,7 +79,7 @@ fn chroot_dir(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
 
 fn suexec(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     if call.flag {
-        suexec::usable().map_err(|reason| format!("suEXEC isn't supported: {reason}"))?;
+        wrapper::usable().map_err(|reason| format!("suEXEC isn't supported: {reason}"))?;
     }
     scope.global_mut(call).unixd.suexec = Some(call.flag);
     Ok(())
