@@ -990,8 +990,15 @@ static uint64_t own_memory(void) {
     return resident < shared ? 0 : (resident - shared) * 4096;
 }
 
-/* Serves the request of the connection. */
-static void serve(void) {
+/* Whether the server has closed the connection. Data that it has sent before may still be unread,
+ * at least the record that ends the request, so the end of the stream is not in sight yet. */
+static bool is_gone(void) {
+    struct pollfd one = { connection.socket, 0, 0 };
+    return poll(&one, 1, 0) == 1 && (one.revents & POLLHUP) != 0;
+}
+
+/* Serves the request of the connection. Returns whether a script has run. */
+static bool serve(void) {
     request.began_us = now_us(CLOCK_MONOTONIC);
     request.cpu_us = now_us(CLOCK_PROCESS_CPUTIME_ID);
     request.ready_us = ready_us();
@@ -1005,17 +1012,14 @@ static void serve(void) {
         connection.socket = -1;
         close(socket);
         log_line(4, "a connection without this pool's secret was closed");
-        return;
+        return false;
     }
-    char none;
-    bool is_gone = is_read && connection.start == connection.end
-        && recv(connection.socket, &none, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    if (!is_read || is_gone) {
+    if (!is_read || is_gone()) {
         /* The server has given the request up while it was in the queue. */
         int socket = connection.socket;
         connection.socket = -1;
         close(socket);
-        return;
+        return false;
     }
     set_patience(BODY_SECONDS);
     const struct pair *headers = find("EVENKEEL_HEADERS"), *settings = find("EVENKEEL_INI");
@@ -1038,6 +1042,7 @@ static void serve(void) {
     atomic_store_explicit(&page->began_us, request.began_us, memory_order_relaxed);
     atomic_store_explicit(&page->state, BUSY, memory_order_release);
     run_script();
+    return true;
 }
 
 /* ---- A worker ---- */
@@ -1118,7 +1123,7 @@ static int work(int line) {
         }
         connection.socket = socket;
         request.pairs[0].name_length = 0;
-        serve();
+        if (!serve()) continue;
         served++;
         uint64_t memory = served % 16 == 1 || options.most_memory ? own_memory() : 0;
         note_cost(memory);

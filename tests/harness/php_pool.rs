@@ -35,6 +35,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         echo 'slow';",
     ),
     ("wait", "<?php usleep(200000); echo getmypid();"),
+    ("tells", "<?php error_log('tells has run'); echo 'told';"),
 ];
 
 fn open(more: &str) -> House {
@@ -171,6 +172,32 @@ fn a_pool_grows_while_requests_wait_and_keeps_to_its_bound() {
     };
     let most = (0..3).map(|_| at_once()).max().unwrap();
     assert!((4..=6).contains(&most), "{most} workers");
+}
+
+#[test]
+fn requests_whose_clients_have_left_the_queue_are_not_run() {
+    let house = open(
+        "AppMaxWorkers 1\nLoadModule status_module modules/mod_status.so\n\
+         <Location /status.php>\nSetHandler server-status\n</Location>\n",
+    );
+    let slow = ask(&house, "slow");
+    let waiting: Vec<TcpStream> = (0..5).map(|_| ask(&house, "tells")).collect();
+    let queue_is = |length: usize| {
+        let mut stream = TcpStream::connect(house.address).unwrap();
+        let text = "GET /status.php?auto HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(text.as_bytes()).unwrap();
+        read(stream).1.lines().any(|line| line == format!("App-php-Queue: {length}"))
+    };
+    wait_for("the requests to be in the queue", || queue_is(5)).unwrap();
+    drop(waiting);
+    wait_for("the clients to be missed", || queue_is(0)).unwrap();
+    fs::write(house.path("go"), "").unwrap();
+    assert_eq!(read(slow), (200, "slow".into()));
+    // It is behind them in the queue.
+    assert_eq!(get(&house, "hello"), (200, "hello".into()));
+    assert!(!house.error_log().contains("tells has run"), "{}", house.error_log());
+    assert_eq!(get(&house, "tells"), (200, "told".into()));
+    wait_for("its line", || house.error_log().contains("tells has run")).unwrap();
 }
 
 #[test]

@@ -152,3 +152,42 @@ impl Costs {
         Some(memory.free)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The costs of a second of 100 such requests, times in milliseconds.
+    fn costs(cpu: u64, ready: u64, wait: u64) -> Costs {
+        let mut costs = Costs::default();
+        let us = |milli: u64| milli * 1000 * 100;
+        let (cpu_us, ready_us, wait_us) = (us(cpu), us(ready), us(wait));
+        costs.note(2_000_000, &Totals { requests: 100, cpu_us, ready_us, wait_us });
+        costs
+    }
+
+    #[test]
+    fn pages_that_burn_need_as_many_workers_as_keep_the_cores_busy_whatever_they_queue_for() {
+        assert_eq!(costs(20, 0, 0).useful_workers(2), 4);
+        assert_eq!(costs(20, 400, 0).useful_workers(2), 4);
+        assert_eq!(costs(20, 60, 20).useful_workers(2), 8);
+    }
+
+    #[test]
+    fn pages_that_wait_need_more_up_to_a_bound() {
+        assert_eq!(costs(1, 0, 199).useful_workers(2), 800);
+        assert_eq!(costs(0, 0, 200).useful_workers(2), 512);
+        assert_eq!(costs(1, 0, 60_000).useful_workers(2), 4096);
+        assert_eq!(Costs::default().useful_workers(2), 0);
+    }
+
+    #[test]
+    fn a_number_is_obeyed_and_auto_has_some_for_each_core_before_anything_is_known() {
+        let auto = Bounds::default();
+        let cores = usable_cores();
+        let most = auto.most(&Costs::default(), 0, 0);
+        assert_eq!(most, Most { workers: cores * FOR_EACH_CORE, is_memory: false });
+        let set = Bounds { most_workers: Some(256), ..Bounds::default() };
+        assert_eq!(set.most(&costs(20, 400, 0), 0, 0).workers, 256);
+    }
+}
