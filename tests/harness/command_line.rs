@@ -60,6 +60,43 @@ fn serve_says_where_once_it_listens() {
     assert!(log.next().unwrap().ends_with("AH00491: caught SIGTERM, shutting down"));
 }
 
+/// curl trusts the certificate by the file that the server names, under every name of this machine.
+#[test]
+fn serve_over_tls_is_trusted_by_the_file_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("page"), "over TLS").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (state, port) = (folder.path().join("state"), free_port().unwrap());
+    let mut first = None;
+    // The second run keeps the certificate that is trusted already.
+    for _ in 0..2 {
+        let mut serve = serve(&site, port);
+        serve.arg("--tls").env("XDG_STATE_HOME", &state);
+        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
+        let said: Vec<String> = lines.map(Result::unwrap).take(5).collect();
+        assert_eq!(said[1], format!("At       https://127.0.0.1:{port}/"));
+        let words: Vec<&str> = said[4].split_whitespace().collect();
+        assert_eq!(&words[..3], ["Trust", "curl", "--cacert"], "{said:?}");
+        let certificate = words[3];
+        for host in ["127.0.0.1", "localhost"] {
+            let url = format!("https://{host}:{port}/page");
+            let arguments = ["-4", "-sS", "--cacert", certificate, &url];
+            let (body, fault, _) =
+                self::said(&command(Path::new("curl"), &arguments).output().unwrap());
+            assert_eq!((&*body, &*fault), ("over TLS", ""), "{url}");
+        }
+        let key = fs::metadata(Path::new(certificate).with_extension("key")).unwrap();
+        assert_eq!(key.permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(certificate).unwrap();
+        assert_eq!(first.get_or_insert_with(|| text.clone()), &text);
+        send(server.id(), Signal::INT);
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+    }
+}
+
 /// What a stranger's page, or a curious client, must not get from a folder that is served.
 #[test]
 fn serve_keeps_to_what_is_meant_to_be_served() {

@@ -2,9 +2,11 @@
 //! without what differs between runs. Nothing is served. The lines of the case are the whole file,
 //! so that line numbers are those that a reader sees. What every case needs is passed with `-C`:
 //! the modules, a process model, a name. A case that begins with `# modules: none` gets only the
-//! name.
+//! name. A case that names a file below `@ROOT@/tls` gets the certificates of
+//! [`make_certificates`].
 
 use crate::server::{Kind, command, program};
+use crate::tls::make_certificates;
 use std::fs;
 
 /// The modules of every case, as their identifiers without `_module`.
@@ -36,6 +38,9 @@ pub fn check(kind: Kind, name: &str, text: &str) -> Result<String, String> {
     fs::create_dir(root.join("htdocs")).map_err(told)?;
     fs::write(root.join("file.txt"), "text\n").map_err(told)?;
     fs::write(root.join("mime.types"), "text/html html\n").map_err(told)?;
+    if text.contains("@ROOT@/tls/") {
+        make_certificates(&root.join("tls"))?;
+    }
     let file = root.join(format!("{name}.conf"));
     fs::write(&file, text.replace("@ROOT@", &place)).map_err(told)?;
 

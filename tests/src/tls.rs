@@ -2,20 +2,19 @@
 //! client's side of a connection. The client trusts every server: scripts compare what servers
 //! answer, and the name of the certificate that they chose.
 
+use evenkeel_tls::AnyServer;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevocationReason,
     RevokedCertParams, SerialNumber, date_time_ymd,
 };
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned, version,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, version};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,7 +61,7 @@ impl Stream {
         let versions = if tls.is_old { &[&version::TLS12] } else { &[&version::TLS13] };
         let builder = ClientConfig::builder_with_protocol_versions(versions)
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trusting));
+            .with_custom_certificate_verifier(AnyServer::usual());
         let mut config = match &tls.client {
             None => builder.with_no_client_auth(),
             Some(who) => {
@@ -193,7 +192,10 @@ fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
         let der = params.signed_by(&key, &by.issuer)?;
         let text = pem("CERTIFICATE", der.der()) + chain;
         fs::write(folder.join(format!("{name}.pem")), text)?;
-        fs::write(folder.join(format!("{name}.key")), pem("PRIVATE KEY", &key.serialize_der()))?;
+        let file = folder.join(format!("{name}.key"));
+        fs::write(&file, pem("PRIVATE KEY", &key.serialize_der()))?;
+        // A key that everybody may read earns a warning.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
     }
     let list = CertificateRevocationListParams {
         this_update: date_time_ymd(2024, 2, 1),
@@ -219,44 +221,4 @@ fn pem(label: &str, der: &[u8]) -> String {
     let lines: Vec<&str> =
         text.as_bytes().chunks(64).filter_map(|it| str::from_utf8(it).ok()).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
-}
-
-/// Trusts every certificate.
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -27,6 +27,7 @@
 //!
 //! Sessions are `Send`: a handshake may be computed in another thread.
 
+mod any_server;
 mod cache;
 mod certificate;
 mod ciphers;
@@ -45,6 +46,7 @@ mod suites;
 mod testing;
 mod variables;
 
+pub use any_server::AnyServer;
 pub use cache::Cache;
 pub use ciphers::{Invalid, Selection, parse as parse_ciphers, parse_new as parse_new_ciphers};
 pub use clients::{ClientSettings, Demand, Revocation, Verdict};

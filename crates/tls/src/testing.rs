@@ -1,15 +1,12 @@
 //! Clients and hosts for the tests of this crate.
 
+use crate::any_server::AnyServer;
 use crate::cache::Cache;
 use crate::host::{Door, Hello, Host, Resumption, Settings};
 use crate::identity::Identity;
 use crate::secrets::{Secrets, Words};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,47 +17,6 @@ pub(crate) struct Client {
     closed: bool,
     received: Vec<u8>,
     fault: String,
-}
-
-/// Trusts every certificate: these tests ask about bytes, not about trust.
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::aws_lc_rs::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 impl Client {
@@ -80,7 +36,7 @@ impl Client {
     pub(crate) fn config(version: &'static SupportedProtocolVersion) -> ClientConfig {
         ClientConfig::builder_with_protocol_versions(&[version])
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trusting))
+            .with_custom_certificate_verifier(AnyServer::usual())
             .with_no_client_auth()
     }
 
@@ -91,7 +47,7 @@ impl Client {
     ) -> ClientConfig {
         let builder = ClientConfig::builder_with_protocol_versions(&[version])
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trusting));
+            .with_custom_certificate_verifier(AnyServer::usual());
         match party {
             None => builder.with_no_client_auth(),
             Some(party) => builder.with_client_auth_cert(party.chain.clone(), party.key()).unwrap(),

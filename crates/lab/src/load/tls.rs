@@ -2,14 +2,11 @@
 
 use super::target::{Scheme, Target};
 use evenkeel_sys::socket::Socket;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use evenkeel_tls::AnyServer;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +78,7 @@ impl Trust {
         let builder = if wishes.verify {
             builder.with_root_certificates(system_roots()?)
         } else {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            builder.dangerous().with_custom_certificate_verifier(AnyServer::new(provider))
         };
         let mut config = match wishes.identity {
             None => builder.with_no_client_auth(),
@@ -117,46 +114,6 @@ fn system_roots() -> Result<RootCertStore, String> {
     // A root that the library cannot parse is not trusted.
     let (taken, _) = roots.add_parsable_certificates(found.filter_map(Result::ok));
     if taken == 0 { Err(told(&"no certificate in it")) } else { Ok(roots) }
-}
-
-/// Accepts any certificate, as ab does, because only the load is measured. Signatures are still
-/// checked, so that the work is realistic.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// A socket in the form that rustls reads and writes.

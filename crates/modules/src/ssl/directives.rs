@@ -120,7 +120,9 @@ fn engine(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         }
         _ => return Err("Argument must be On or Off".to_owned()),
     };
-    said(scope).engine = Some(on);
+    let said = said(scope);
+    said.engine = Some(on);
+    said.engine_place = Some(place(call));
     Ok(())
 }
 
@@ -333,6 +335,12 @@ fn old_ciphers(call: &Call<'_>, text: &str) -> Result<Selection, String> {
 fn new_ciphers(call: &Call<'_>, text: &str) -> Result<Selection, String> {
     let selection = parse_new_ciphers(text)
         .map_err(|fault| format!("Unable to configure permitted TLSv1.3 ciphers: {}", fault.0))?;
+    if selection.suites.is_empty() {
+        let names = selection.lacking.join(", ");
+        return Err(format!(
+            "Unable to configure permitted TLSv1.3 ciphers: the server does not have {names}"
+        ));
+    }
     note_lacking(call, &selection);
     Ok(selection)
 }
@@ -415,7 +423,7 @@ fn require_tls(scope: &mut Scope, _: &Call<'_>) -> DirectiveResult {
 fn require(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let condition = scope
         .compile_requirement(call.raw)
-        .map_err(|error| format!("Cannot parse expression: {error}"))?;
+        .map_err(|error| format!("SSLRequire: {error}"))?;
     let required = Required { text: call.raw.into(), condition };
     scope.directory.ssl.said().requirements.push(Arc::new(required));
     Ok(())
@@ -484,7 +492,7 @@ fn session_cache(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
                 None => TABLE_BYTES,
             };
             if bytes < 8192 {
-                return Err("Invalid argument: size has to be >= 8192 bytes".to_owned());
+                return Err("SSLSessionCache: Invalid argument: size has to be >= 8192 bytes".to_owned());
             }
             Store::Table(bytes)
         }
@@ -498,8 +506,8 @@ fn session_cache(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
         }
         _ => {
             return Err(format!(
-                "'{kind}' session cache not supported (known names: shmcb, dbm, dc, memcache, \
-                 redis). Maybe you need to load the appropriate socache module \
+                "SSLSessionCache: '{kind}' session cache not supported (known names: shmcb, dbm, \
+                 dc, memcache, redis). Maybe you need to load the appropriate socache module \
                  (mod_socache_{kind}?)."
             ));
         }

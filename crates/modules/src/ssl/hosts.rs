@@ -55,6 +55,16 @@ pub fn make_host(
     let Some(said) = server.0.as_deref() else {
         return Err(format!("{name}: nothing is said about TLS"));
     };
+    let here = |text: String| match &said.engine_place {
+        Some(place) => format!("{text} ({place})"),
+        None => text,
+    };
+    if said.certificates.is_empty() {
+        return Err(here(format!(
+            "AH02572: Failed to configure at least one certificate and key for {name}: set \
+             SSLCertificateFile"
+        )));
+    }
     let mut notices = Vec::new();
     let mut identities = identities(said, global, name, &mut notices)?;
     for (identity, named) in identities.iter().zip(&said.certificates) {
@@ -77,7 +87,7 @@ pub fn make_host(
     }
     settings.groups = said.groups.clone().unwrap_or_default();
     settings.honor_order = said.honor_order.unwrap_or(false);
-    settings.clients = clients(said)?;
+    settings.clients = clients(said, &here)?;
     settings.resumption = Resumption {
         secrets: match &said.ticket_key {
             Some(named) => Some(Arc::new(fixed_key(named)?)),
@@ -87,7 +97,7 @@ pub fn make_host(
         cache: sharing.cache.clone(),
         lifetime_s: said.lifetime_s.unwrap_or(LIFETIME_S),
     };
-    let host = Host::new(settings).map_err(|text| format!("{name}: {text}"))?;
+    let host = Host::new(settings).map_err(|text| here(format!("{name}: {text}")))?;
     Ok(Made { host, notices })
 }
 
@@ -98,12 +108,6 @@ fn identities(
     name: &str,
     notices: &mut Vec<Notice>,
 ) -> Result<Vec<Identity>, String> {
-    if said.certificates.is_empty() {
-        return Err(format!(
-            "AH02572: Failed to configure at least one certificate and key for {name}: set \
-             SSLCertificateFile"
-        ));
-    }
     let mut all = Vec::new();
     for (index, named) in said.certificates.iter().enumerate() {
         let text = read(named)?;
@@ -166,7 +170,10 @@ fn versions(said: &OfServer) -> Versions {
 }
 
 /// What the handshake asks of clients. Where only sections ask, every certificate passes it.
-fn clients(said: &OfServer) -> Result<Option<ClientSettings>, String> {
+fn clients(
+    said: &OfServer,
+    here: &dyn Fn(String) -> String,
+) -> Result<Option<ClientSettings>, String> {
     let in_sections = said.asks_in_sections == Some(true);
     let demand = match said.verify.unwrap_or(Verify::None) {
         Verify::Require => Demand::Require,
@@ -179,9 +186,9 @@ fn clients(said: &OfServer) -> Result<Option<ClientSettings>, String> {
     };
     let authorities_ = authorities(said.authority_file.as_ref(), said.authority_path.as_ref())?;
     if authorities_.is_empty() && demand == Demand::Require {
-        return Err("AH01897: SSLVerifyClient require: no CA certificate is known; set \
-                    SSLCACertificateFile or SSLCACertificatePath"
-            .to_owned());
+        let text = "AH01897: SSLVerifyClient require: no CA certificate is known; set \
+                    SSLCACertificateFile or SSLCACertificatePath";
+        return Err(here(text.to_owned()));
     }
     let (revocation, lists_may_lack) = said.revocation.unwrap_or((Revocation::Ignored, false));
     let depth = said.depth.unwrap_or(DEPTH);

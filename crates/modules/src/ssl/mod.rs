@@ -56,6 +56,8 @@ struct Named {
 #[derive(Clone, Debug, Default)]
 struct OfServer {
     engine: Option<bool>,
+    /// The place of SSLEngine, for what is wrong with the host as a whole.
+    engine_place: Option<Arc<str>>,
     certificates: Vec<Named>,
     keys: Vec<Named>,
     chain: Option<Named>,
@@ -116,7 +118,7 @@ impl Merge for OfServer {
             };
         }
         said! {
-            engine, chain, versions, least_version, most_version, ciphers, new_ciphers, groups,
+            engine, engine_place, chain, versions, least_version, most_version, ciphers, new_ciphers, groups,
             honor_order, tickets, ticket_key, lifetime_s, authority_file, authority_path, name_file,
             name_path, list_file, list_path, revocation, verify, depth, strict_names,
             asks_in_sections, least_depth,
