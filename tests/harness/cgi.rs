@@ -343,3 +343,141 @@ fn a_page_of_a_program_includes_programs() {
         house.stop().unwrap();
     }
 }
+
+/// The program tries to look into the server's processes, which run as the same user.
+#[test]
+fn a_program_finds_no_way_into_the_server() {
+    let mut house = lay_out("");
+    let text = "printf 'Content-Type: text/plain\\n\\n'
+        for pid in $(cat \"$MARKS/pids\"); do
+          kill -0 $pid 2>/dev/null || [ -d /proc/$pid ] || echo gone
+          for name in fd cwd root fdinfo map_files; do
+            ls -L /proc/$pid/$name/ >/dev/null 2>&1 && echo \"open: $pid $name\"
+          done
+          for name in environ maps mem auxv stack; do
+            head -c 1 /proc/$pid/$name >/dev/null 2>&1 && echo \"open: $pid $name\"
+          done
+        done
+        while read -r name value; do
+          case $name in SigIgn:|SigBlk:|CapPrm:|CapInh:|CapAmb:) echo \"$name $value\" ;; esac
+        done </proc/self/status
+        echo \"groups: $(id -G)\"; \"$MARKS/id\" -u";
+    script(&house.path("cgi/attacks"), text);
+    // A program that delivers mail needs its set-user-id bit.
+    let helper = house.path("marks/id");
+    let copied = Command::new("cp").arg("/usr/bin/id").arg(&helper).status().unwrap();
+    assert!(copied.success());
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o4755)).unwrap();
+    house.start(&[]).unwrap();
+    launcher(&house);
+    let mut pids = children_of(house.parent());
+    pids.push(house.parent());
+    let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+    fs::write(house.path("marks/pids"), pids.join("\n")).unwrap();
+    let (status, text) = get(&house, "/cgi/attacks");
+    assert_eq!(status, 200, "{text}");
+    assert!(!text.contains("open: ") && !text.contains("gone"), "{text}");
+    // The C library ignores its own two signals, 32 and 33, in what posix_spawn starts.
+    let text = text.replace("SigIgn: 0000000180000000", "SigIgn: 0000000000000000");
+    for name in ["SigIgn", "SigBlk", "CapPrm", "CapInh", "CapAmb"] {
+        assert!(text.contains(&format!("{name}: 0000000000000000\n")), "{text}");
+    }
+    if rustix::process::geteuid().is_root() {
+        let www = Command::new("id").args(["-g", "www-data"]).output().unwrap();
+        let group = String::from_utf8(www.stdout).unwrap();
+        assert!(text.contains(&format!("groups: {group}")), "{text}");
+        assert!(text.ends_with("\n0\n") || text.contains("\n0\n"), "{text}");
+    }
+    house.stop().unwrap();
+}
+
+/// Clients ask for programs and for a file while the launcher is killed again and again.
+#[test]
+fn a_launcher_that_is_killed_under_load_fails_its_own_programs_alone() {
+    const CLIENTS: usize = 6;
+    const KILLS: usize = 5;
+    let mut house = lay_out("");
+    house.start(&[]).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let counts = std::sync::Mutex::new((0_usize, 0_usize));
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (house, is_over, counts) = (&house, &is_over, &counts);
+            scope.spawn(move || {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if client % 2 == 0 {
+                        assert_eq!(get(house, "/small.txt").0, 200);
+                        continue;
+                    }
+                    let is_well = get(house, "/cgi/hello").0 == 200;
+                    let mut counts = counts.lock().unwrap();
+                    counts.0 += usize::from(is_well);
+                    counts.1 += usize::from(!is_well);
+                }
+            });
+        }
+        let answered = || counts.lock().unwrap().0;
+        for _ in 0..KILLS {
+            let before = answered();
+            wait_for("answers of programs", || answered() > before + 5).unwrap();
+            let pid = launcher(&house);
+            send(pid, Signal::KILL);
+            wait_for("the next launcher", || launchers(&house).iter().any(|it| *it != pid))
+                .unwrap();
+        }
+        let before = answered();
+        wait_for("answers after the last one", || answered() > before + 5).unwrap();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let (well, failed) = counts.into_inner().unwrap();
+    // Each client has one program in progress.
+    assert!(failed <= KILLS * CLIENTS / 2, "{failed} of {} failed", well + failed);
+    house.stop().unwrap();
+}
+
+/// The log of failed programs, with the times left out.
+fn script_log(kind: Kind) -> String {
+    const LOG: &str = "ScriptLog \"@ROOT@/marks/script.log\"\nScriptLogBuffer 5\n";
+    let mut house = lay_out(LOG);
+    script(&house.path("cgi/reads"), "cat >/dev/null; echo complaint >&2; echo no colon; echo");
+    let root = house.path("");
+    house.server = Some(Server::start(kind, &root, house.address.port()).unwrap());
+    for path in ["/cgi/reads?query", "/cgi/nothing", "/cgi/absent", "/cgi/hello"] {
+        let mut client = TcpStream::connect(house.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Some: field\r\nConnection: close\r\n\
+             Content-Length: 9\r\n\r\n123456789"
+        );
+        client.write_all(request.as_bytes()).unwrap();
+        read(client);
+    }
+    house.stop().unwrap();
+    let text = fs::read_to_string(house.path("marks/script.log")).unwrap();
+    let text = text.replace(&*root.to_string_lossy(), "/");
+    let without_time = |line: &str| match line.split_once("] ") {
+        Some((moment, rest)) if moment.starts_with("%% [") => format!("%% {rest}\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(without_time).collect()
+}
+
+/// The entries of one program.
+fn entries<'a>(log: &'a str, program: &str) -> Vec<&'a str> {
+    log.split("%% POST ").filter(|entry| entry.starts_with(program)).collect()
+}
+
+/// Apache has an entry of its own for standard error, and shows a malformed head as %response.
+#[test]
+fn the_log_of_failed_programs_is_that_of_apache2() {
+    let (apache, ours) = (script_log(Kind::Apache), script_log(Kind::Evenkeel));
+    assert_eq!(entries(&ours, "/cgi/nothing"), entries(&apache, "/cgi/nothing"));
+    assert_eq!(entries(&ours, "/cgi/nothing").len(), 1);
+    for log in [&apache, &ours] {
+        let said = entries(log, "/cgi/reads?query").concat();
+        for text in ["%% 500 /cgi/reads\n%request\n", "\n\n12345\n", "no colon\n", "complaint\n"] {
+            assert!(said.contains(text), "{text} in {said}");
+        }
+    }
+    assert!(entries(&ours, "/cgi/hello").is_empty());
+}

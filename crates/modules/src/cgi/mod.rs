@@ -64,7 +64,8 @@ pub const MODULE: Module = Module {
          (Transfer-Encoding) is answered with 500.",
         "A status that is no number from 100 to 599 is answered with the page of 500. Apache sends \
          500 with the body of the program.",
-        "A program of ScriptLog is logged if its output is malformed or if it cannot be run; what \
+        "A program is logged in ScriptLog if its output is malformed; a malformed head stands under \
+         %stdout, and in Apache under %response. What \
          it writes to its standard error later is in the error log alone.",
     ],
     directives: &[SCRIPT_LOG, OF_CGI],
