@@ -492,7 +492,8 @@ fn session_cache(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
                 None => TABLE_BYTES,
             };
             if bytes < 8192 {
-                return Err("SSLSessionCache: Invalid argument: size has to be >= 8192 bytes".to_owned());
+                let text = "SSLSessionCache: Invalid argument: size has to be >= 8192 bytes";
+                return Err(text.to_owned());
             }
             Store::Table(bytes)
         }
