@@ -8,7 +8,8 @@ use crate::phases::around;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{
-    Answer, Body, Departure, Level, MayWait, Method, Notice, Request, Response, Status,
+    Answer, Body, Departure, FilterPosition, Level, MayWait, Method, Notice, Request, Response,
+    Status,
 };
 use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
 use std::rc::Rc;
@@ -135,6 +136,11 @@ fn recode(
         let effect = output.apply(request, &means, response)?;
         recoded.is_compressed |= effect == Effect::Compressed;
         recoded.is_external |= output.external.is_some() && effect != Effect::Nothing;
+        // The digest is that of the file. Apache sends none where such a filter is put in (core.c:
+        // default_handler).
+        if output.position == FilterPosition::RESOURCE || recoded.is_external {
+            response.fields.remove("Content-MD5");
+        }
         changes += u32::from(effect != Effect::Nothing);
         if changes > MOST_CHANGES {
             let text = format!("more than {MOST_CHANGES} filters change a body");

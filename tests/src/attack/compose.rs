@@ -218,7 +218,33 @@ impl Names {
                 _ => file,
             });
         }
+        names.add_pages(dice);
         names
+    }
+
+    /// Adds pages with server-side includes, whose elements name files and folders of the site.
+    fn add_pages(&mut self, dice: &mut Dice) {
+        for _ in 0..dice.below(4) {
+            let folder = dice.pick(&self.folders).cloned().unwrap_or_default();
+            let mut text = String::from("page\n");
+            for _ in 0..dice.between(1, 5) {
+                let places = if dice.chance(30) { &self.hubs } else { &self.files };
+                let place = dice.pick(places).cloned().unwrap_or_default();
+                let within = place.strip_prefix(&*format!("{folder}/")).unwrap_or(&place);
+                text += &match dice.below(9) {
+                    0..=2 => format!("<!--#include virtual=\"{place}\" -->\n"),
+                    3 => format!("<!--#include virtual=\"{within}\" -->\n"),
+                    4 | 5 => format!("<!--#include file=\"{within}\" -->\n"),
+                    6 => format!("<!--#fsize virtual=\"{place}\" -->\n"),
+                    7 => format!("<!--#exec cgi=\"{place}\" -->\n"),
+                    _ => format!(
+                        "<!--#if expr=\"-A '{place}'\" -->open<!--#else -->shut<!--#endif -->\n"
+                    ),
+                };
+            }
+            let name = dice.word(&["p.shtml", "p.shtml", "q.shtml", "index.html"]);
+            self.add_file(&format!("{folder}/{name}"), Kind::Text(text), None);
+        }
     }
 
     fn add_link(&mut self, dice: &mut Dice) {

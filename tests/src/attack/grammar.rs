@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 30] = [
+pub const MODULES: [&str; 31] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -89,6 +89,7 @@ pub const MODULES: [&str; 30] = [
     "authz_owner",
     "cgi",
     "actions",
+    "include",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -253,6 +254,13 @@ pub const ROWS: &[Row] = &[
     // deflate, filter
     row("filter", 2, OPEN, "AddOutputFilterByType DEFLATE $type"),
     row("core", 1, INNER, "SetOutputFilter $filter"),
+    // include
+    row("include", 6, OPEN, "AddOutputFilter INCLUDES .shtml"),
+    row("include", 1, OPEN, "AddOutputFilterByType INCLUDES text/html"),
+    row("include", 5, OPEN, "Options +Includes"),
+    row("include", 1, OPEN, "Options $includes"),
+    row("include", 1, OPEN, "XBitHack $x_bit"),
+    row("include", 1, INNER, "SSILegacyExprParser $switch"),
     // rewrite: `-U` may end a child of apache2 where it leads to itself
     row("rewrite", 8, OPEN, "RewriteEngine On"),
     row("rewrite", 1, OPEN, "RewriteEngine Off"),
@@ -315,7 +323,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("encoded_slashes", &["On", "Off", "NoDecode"]),
     ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "405", "406", "413"]),
     ("document", &["$hub", "$hub", "$hub", "$hub", "$hub", "$uri", "/$name.txt", "\"denied\"", "http://other.test/x", "$folder_uri/", "default", "/none", "/map.var"]),
-    ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is", "foo", "cgi-script"]),
+    ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is", "foo", "cgi-script", "server-parsed"]),
     ("action", &["$handler", "$type"]),
     ("action_option", &["", "", "virtual"]),
     ("script_method", &["GET", "POST", "PUT", "OPTIONS", "HEAD", "PATCH"]),
@@ -384,7 +392,9 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("index_options", &["FancyIndexing", "None", "+FancyIndexing +NameWidth=*", "HTMLTable FancyIndexing", "FancyIndexing FoldersFirst IgnoreCase", "+SuppressSize", "ShowForbidden", "FancyIndexing ShowForbidden", "ScanHTMLTitles FancyIndexing", "FancyIndexing VersionSort SuppressLastModified", "+SuppressHTMLPreamble", "IgnoreClient", "XHTML TrackModified"]),
     ("order_key", &["Name", "Date", "Size", "Description"]),
     ("document_name", &["$some_file", "a.txt", "secret.txt", "$uri", "$hub", "$hub", "$hub", "README.html", "index.html"]),
-    ("filter", &["DEFLATE", "INFLATE;DEFLATE"]),
+    ("filter", &["DEFLATE", "INFLATE;DEFLATE", "INCLUDES", "INCLUDES"]),
+    ("includes", &["IncludesNOEXEC", "-Includes", "+IncludesNOEXEC", "Includes Indexes"]),
+    ("x_bit", &["On", "Full", "Off"]),
     // rewrite
     ("rewrite_option", &["Inherit", "InheritBefore", "InheritDown", "InheritDownBefore", "IgnoreInherit", "AllowNoSlash", "AllowAnyURI", "MergeBase", "IgnoreContextInfo", "LegacyPrefixDocRoot", "UnsafePrefixStat"]),
     ("rewrite_base", &["/", "/dir", "/dir/", "/secret", "$folder_uri/", "$prefix"]),
