@@ -119,9 +119,9 @@ impl Merge for OfServer {
         }
         said! {
             engine, engine_place, chain, versions, least_version, most_version, ciphers,
-            new_ciphers, groups, honor_order, tickets, ticket_key, lifetime_s, authority_file, authority_path, name_file,
-            name_path, list_file, list_path, revocation, verify, depth, strict_names,
-            asks_in_sections, least_depth,
+            new_ciphers, groups, honor_order, tickets, ticket_key, lifetime_s, authority_file,
+            authority_path, name_file, name_path, list_file, list_path, revocation, verify, depth,
+            strict_names, asks_in_sections, least_depth,
         }
     }
 }
