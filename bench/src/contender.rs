@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::load::Asked;
+use crate::passwords;
 use crate::spread::Spread;
 use evenkeel_lab::peers::{Peer, Server, Setup, Site};
 use std::fs;
@@ -74,7 +75,10 @@ fn setup(asked: &Asked) -> Setup {
 /// server ends.
 pub fn start_counted(site: &Site, counts: &Path, asked: &Asked) -> Result<Server> {
     let peer = Peer::Evenkeel;
-    let setup = setup(asked);
+    let mut setup = setup(asked);
+    if asked.login {
+        setup.more = passwords::protection(&passwords::lay_out(site)?);
+    }
     let server = Server::start(peer.name(), site, &setup.cores, |port| {
         let program = peer.program().ok_or("evenkeel is not built")?;
         let own = peer.configure(site.path(), port, &setup)?;

@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::contender::CLIENT_CORE;
+use crate::passwords;
 use crate::spread::Spread;
 use evenkeel_lab::family::cpu_of_ended_us;
 use evenkeel_lab::peers::{Server, size_of};
@@ -28,6 +29,8 @@ pub struct Asked {
     pub stock: bool,
     /// Whether the client sends a browser's header fields instead of next to none.
     pub browser: bool,
+    /// Whether the client sends the name and the password of a user.
+    pub login: bool,
     /// Many things that are requested in turn, instead of the path alone.
     pub spread: Option<Spread>,
 }
@@ -112,6 +115,9 @@ impl Asked {
         let mut fields = Vec::new();
         if self.browser {
             fields.extend(BROWSER.map(str::to_owned));
+        }
+        if self.login {
+            fields.push(passwords::first_login().trim_end().to_owned());
         }
         if self.close {
             fields.push("Connection: close".to_owned());

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -35,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const WARMING: Duration = Duration::from_secs(10);
 /// The open page, and the same page behind a login.
 const OPEN: &str = "/1k.png";
-const CLOSED: &str = "/closed/1k.png";
+pub const CLOSED: &str = "/closed/1k.png";
 
 /// The figures of one turn of a server.
 #[derive(Debug, Default)]
@@ -79,11 +80,7 @@ pub fn run(heading: &str, beside: &[Kind], plan: &Plan, site: &Site) -> Result<S
         let Kind::Peer(peer) = kind else {
             return Err(format!("{}: has no passwords", kind.name()));
         };
-        let more = format!(
-            "<Location /closed>\nAuthType Basic\nAuthName closed\nAuthUserFile {}\n\
-             Require valid-user\n</Location>\n",
-            users.display()
-        );
+        let more = protection(&users);
         let cores = vec![SERVER_CORE];
         let setup = Setup { cores, stock: true, more, ..Setup::default() };
         let server = peer.start(site, &setup)?;
@@ -115,8 +112,22 @@ fn write_row(text: &mut String, name: &str, rounds: &[Figures], known_ms: f64, u
     );
 }
 
+/// The section that protects the closed page.
+pub fn protection(users: &Path) -> String {
+    format!(
+        "<Location /closed>\nAuthType Basic\nAuthName closed\nAuthUserFile {}\n\
+         Require valid-user\n</Location>\n",
+        users.display()
+    )
+}
+
+/// The Authorization field of the first user.
+pub fn first_login() -> String {
+    login("user0", &password(0))
+}
+
 /// Writes the file of users and the closed page, and returns the path of the file.
-fn lay_out(site: &Site) -> Result<std::path::PathBuf> {
+pub fn lay_out(site: &Site) -> Result<PathBuf> {
     let told = |error: std::io::Error| format!("{}: {error}", site.path().display());
     let mut text = String::new();
     for user in 0..USERS {

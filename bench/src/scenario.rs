@@ -51,6 +51,7 @@ pub const PLAIN: Asked = Asked {
     wait_ms: 0,
     stock: true,
     browser: true,
+    login: false,
     spread: None,
 };
 

@@ -8,8 +8,8 @@ use crate::phases::around;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{
-    Answer, Body, Departure, FilterPosition, Level, MayWait, Method, Notice, Request, Response,
-    Status,
+    Answer, Body, Departure, FilterPosition, Level, MayWait, Method, Name, Notice, Request,
+    Response, Status,
 };
 use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
 use std::rc::Rc;
@@ -112,7 +112,7 @@ fn recode(
         by_extension: request.resource.content.output_filters.clone(),
         by_section: plan.core.output_filters.as_deref(),
     };
-    if named.is_empty() && plan.filter.is_empty() {
+    if named.is_empty() && plan.filter.passes_by(response.fields.first(Name::ContentType)) {
         return Ok(Recoded::default());
     }
     let parent = Parent { pipeline, plan };
@@ -189,12 +189,12 @@ pub(crate) fn filter_part(
 pub(crate) fn begin(pipeline: &Rc<Pipeline>, request: &mut Request, plan: &Arc<Plan>) {
     let by_extension = request.resource.content.output_filters.as_deref();
     let by_section = plan.core.output_filters.as_deref();
-    if by_extension.is_none() && by_section.is_none() && plan.filter.is_empty() {
+    if by_extension.is_none() && by_section.is_none() && plan.filter.prepares_none() {
         return;
     }
     let named = filter::Named { by_extension: by_extension.map(Into::into), by_section };
     let parent = Parent { pipeline, plan };
-    for output in filter::outputs(&plan.filter, &named, &pipeline.site.global.active) {
+    for output in filter::preparing(&plan.filter, &named, &pipeline.site.global.active) {
         if let Some(begin) = output.begin {
             begin(request, &means(pipeline, request, plan, &parent));
         }

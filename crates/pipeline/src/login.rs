@@ -109,8 +109,8 @@ pub(crate) async fn log_in(
     auth_type: Option<&[u8]>,
     is_any: bool,
 ) -> Result<(), Answer> {
-    let path = quoted(&request.resource.path).into_owned();
     let Some(auth_type) = auth_type else {
+        let path = quoted(&request.resource.path);
         let notice = match pipeline.site.global.active.has("mod_authn_core.c") {
             true => {
                 let text = format!(
@@ -153,9 +153,8 @@ async fn basic(
     plan: &Plan,
     auth_type: &[u8],
 ) -> Result<bool, Answer> {
-    let path = quoted(&request.resource.path).into_owned();
     let Some(realm) = auth_name(pipeline, request, plan) else {
-        let text = format!("need AuthName: {path}");
+        let text = format!("need AuthName: {}", quoted(&request.resource.path));
         request.notify(Notice::new("auth_basic", Level::Error, 1615, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     };
@@ -189,12 +188,16 @@ async fn basic(
         };
         let place;
         (verdict, place) = ask(pipeline, request, plan, source, &login, &proof).await?;
+        if verdict == Verdict::Granted {
+            return Ok(true);
+        }
         if verdict != Verdict::NotFound {
             places = vec![place];
             break;
         }
         places.push(place);
     }
+    let path = quoted(&request.resource.path);
     let user = quoted(&login.user);
     let (number, text) = match verdict {
         Verdict::Granted => return Ok(true),

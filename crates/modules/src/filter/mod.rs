@@ -14,7 +14,7 @@ use crate::{ActiveModules, InputFilter, Merge, OutputFilter, RequestContext};
 use evenkeel_expr::Condition;
 use evenkeel_message::{Fields, FilterPosition, Level, Name, Notice, Request, Response, Status};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// What a section says of filters; nothing as a rule, so that requests pay nothing for it.
@@ -39,6 +39,41 @@ struct Order {
     steps: Vec<Step>,
     /// Names that stand for none.
     unknown: Vec<Box<str>>,
+    /// The filters that prepare a request before its handler runs.
+    preparing: Vec<OutputFilter>,
+    /// The only media types that go through a filter; `None` if anything else decides as well.
+    types: Option<HashSet<Box<[u8]>, foldhash::fast::RandomState>>,
+}
+
+impl Order {
+    fn new(settings: &ChainSettings) -> Self {
+        let mut order = Self::default();
+        for name in &settings.chain {
+            match settings.filters.get(name) {
+                Some(filter) => order.steps.push(Step::Chosen(Arc::clone(filter))),
+                None => order.unknown.push(name.clone()),
+            }
+        }
+        order.steps.sort_by_key(Step::position);
+        let outputs = order.steps.iter().flat_map(Step::outputs);
+        order.preparing = outputs.filter(|output| output.begin.is_some()).collect();
+        order.types = order.only_types();
+        order
+    }
+
+    /// The media types of all filters, if these alone decide.
+    fn only_types(&self) -> Option<HashSet<Box<[u8]>, foldhash::fast::RandomState>> {
+        let mut all = HashSet::default();
+        for step in &self.steps {
+            let Step::Chosen(filter) = step else { return None };
+            for provider in &filter.providers {
+                let When::Types(types) = &provider.when else { return None };
+                all.extend(types.iter().map(|known| known.as_bytes().into()));
+            }
+        }
+        let is_told = |step: &Step| matches!(step, Step::Chosen(filter) if filter.is_traced);
+        (self.unknown.is_empty() && !self.steps.iter().any(is_told)).then_some(all)
+    }
 }
 
 /// A filter that stands for one of several, by what the response is (FilterDeclare).
@@ -107,17 +142,7 @@ impl ChainSettings {
     }
 
     fn order(&self) -> &Order {
-        self.order.get_or_init(|| {
-            let mut order = Order::default();
-            for name in &self.chain {
-                match self.filters.get(name) {
-                    Some(filter) => order.steps.push(Step::Chosen(Arc::clone(filter))),
-                    None => order.unknown.push(name.clone()),
-                }
-            }
-            order.steps.sort_by_key(Step::position);
-            order
-        })
+        self.order.get_or_init(|| Order::new(self))
     }
 }
 
@@ -131,6 +156,15 @@ pub enum Step {
 }
 
 impl Step {
+    /// The output filters that it may stand for.
+    fn outputs(&self) -> impl Iterator<Item = OutputFilter> {
+        let (plain, providers) = match self {
+            Step::Plain(output) => (Some(output.clone()), &[][..]),
+            Step::Chosen(filter) => (None, &*filter.providers),
+        };
+        plain.into_iter().chain(providers.iter().map(|provider| provider.output.clone()))
+    }
+
     /// Where it stands among others.
     fn position(&self) -> FilterPosition {
         match self {
@@ -149,25 +183,16 @@ pub struct Named<'a> {
     pub by_section: Option<&'a [Box<str>]>,
 }
 
-/// The output filters that a response may go through: those that are named, and those that the
-/// filters of the chain may stand for.
-pub fn outputs(
-    settings: &Directory,
-    named: &Named<'_>,
-    active: &ActiveModules,
-) -> Vec<OutputFilter> {
-    // External filters have nothing to prepare, and are left out.
-    let mut outputs: Vec<_> =
-        named.names().filter_map(|name| active.output_filter(&name)).collect();
-    for step in settings.0.iter().flat_map(|said| &said.order().steps) {
-        match step {
-            Step::Plain(output) => outputs.push(output.clone()),
-            Step::Chosen(filter) => {
-                outputs.extend(filter.providers.iter().map(|provider| provider.output.clone()));
-            }
-        }
-    }
-    outputs
+/// The output filters that prepare a request before its handler runs: of those that are named, and
+/// of those that the filters of the chain may stand for. External filters have nothing to prepare.
+pub fn preparing<'a>(
+    settings: &'a Directory,
+    named: &'a Named<'_>,
+    active: &'a ActiveModules,
+) -> impl Iterator<Item = OutputFilter> + 'a {
+    let named = named.names().filter_map(move |name| active.output_filter(&name));
+    let chosen = settings.0.iter().flat_map(|said| said.order().preparing.iter().cloned());
+    named.filter(|output| output.begin.is_some()).chain(chosen)
 }
 
 /// The filters of the body of a request, the one that is nearest to the handler first
@@ -235,7 +260,7 @@ pub fn steps<'a>(
         is_open && request.allowance.spend((said.chain.len() * STEPS_EACH) as u64)
     };
     if let Some(said) = settings.0.as_deref().filter(has_steps) {
-        let Order { steps: chosen, unknown } = said.order();
+        let Order { steps: chosen, unknown, preparing: _, types: _ } = said.order();
         for name in unknown {
             let text = format!("Unknown filter {name} not added");
             request.notify(Notice::new("filter", Level::Warn, 1380, text));
@@ -254,6 +279,21 @@ impl Directory {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.as_deref().is_none_or(|said| said.chain.is_empty())
+    }
+
+    /// Whether no filter of the chain acts on a response of this media type. Most responses of a
+    /// configuration with AddOutputFilterByType are decided here, whatever the number of types.
+    #[must_use]
+    pub fn passes_by(&self, media_type: Option<&[u8]>) -> bool {
+        let Some(said) = self.0.as_deref() else { return true };
+        let Some(types) = &said.order().types else { return false };
+        media_type.is_none_or(|media_type| !types.contains(bare(media_type)))
+    }
+
+    /// Whether no filter of the chain prepares requests.
+    #[must_use]
+    pub fn prepares_none(&self) -> bool {
+        self.0.as_deref().is_none_or(|said| said.order().preparing.is_empty())
     }
 
     /// What was said, to add to it.
@@ -335,8 +375,15 @@ impl Protocol {
 /// Whether a media type, without its parameters, is one of these; case counts, as in Apache.
 fn is_among(types: &[Box<str>], media_type: Option<&[u8]>) -> bool {
     let Some(media_type) = media_type else { return false };
-    let bare = media_type.split(|byte| matches!(byte, b';' | b' ' | b'\t')).next();
-    types.iter().any(|known| Some(known.as_bytes()) == bare)
+    let bare = bare(media_type);
+    types.iter().any(|known| known.as_bytes() == bare)
+}
+
+/// A media type without its parameters.
+fn bare(media_type: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| matches!(byte, b';' | b' ' | b'\t');
+    let end = media_type.iter().position(is_end).unwrap_or(media_type.len());
+    media_type.get(..end).unwrap_or(media_type)
 }
 
 #[cfg(test)]
@@ -393,6 +440,45 @@ mod tests {
         assert_eq!(through("c/d"), [DEFLATE]);
         assert_eq!(through("C/D"), []);
         assert_eq!(through("a/bc"), []);
+    }
+
+    #[test]
+    fn a_chain_passes_by_what_no_filter_of_it_can_want() {
+        let passes_by = |text: &str, media_type: &str| {
+            let settings = said(text);
+            let passes_by = settings.passes_by(Some(media_type.as_bytes()));
+            let (chosen, notices) = outputs(&settings, &Named::default(), media_type);
+            assert!(!passes_by || chosen.is_empty() && notices == 0, "{text}: {media_type}");
+            passes_by
+        };
+        let types = "AddOutputFilterByType INFLATE;DEFLATE a/b\nAddOutputFilterByType DEFLATE c/d";
+        for media_type in ["a/b", "a/b; charset=x", "c/d"] {
+            assert!(!passes_by(types, media_type), "{media_type}");
+        }
+        for media_type in ["a/bc", "C/D", "", "x/y; a/b"] {
+            assert!(passes_by(types, media_type), "{media_type}");
+        }
+        assert!(said(types).passes_by(None) && Directory::default().passes_by(None));
+        // An expression, a trace and an unknown name act on every response.
+        assert!(!passes_by("FilterProvider x DEFLATE true\nFilterChain x", "x/y"));
+        assert!(!passes_by("FilterDeclare x\nFilterTrace x 1\nFilterChain x", "x/y"));
+        assert!(!passes_by("FilterChain z", "x/y"));
+        let inner = said("FilterProvider x DEFLATE true\nFilterChain x");
+        assert!(!Directory::merge(&said(types), &inner).passes_by(Some(b"x/y")));
+    }
+
+    #[test]
+    fn only_filters_that_prepare_requests_are_called_for_it() {
+        let preparing = |text: &str| {
+            let (settings, named) = (said(text), Named::default());
+            let active = ActiveModules::default();
+            let names: Vec<_> =
+                super::preparing(&settings, &named, &active).map(|output| output.name).collect();
+            assert_eq!(settings.prepares_none(), names.is_empty());
+            names
+        };
+        assert_eq!(preparing("AddOutputFilterByType DEFLATE a/b"), [""; 0]);
+        assert_eq!(preparing("AddOutputFilterByType INCLUDES;DEFLATE a/b"), ["INCLUDES"]);
     }
 
     #[test]
