@@ -62,7 +62,7 @@ pub const MODULE: Module = Module {
          host ask for a certificate, which is not needed; the section then decides. In .htaccess \
          files it works only where the host asks: set `SSLVerifyClient optional` in the host.",
         "SSLCipherSuite in a section refuses sessions with other suites (403).",
-        "Requests that resume a session have no SSL_SESSION_ID.",
+        "SSL_SESSION_ID is not set, because the TLS library does not tell it.",
         "There is no OCSP: SSLUseStapling has no effect, and SSLOCSPEnable is refused.",
         "The passphrase of a key is kept until the server ends, so that it can be reloaded.",
         "A ticket of SSLSessionTicketKeyFile opens on every server of this kind, and on no other.",
