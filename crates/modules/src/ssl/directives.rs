@@ -421,9 +421,8 @@ fn require_tls(scope: &mut Scope, _: &Call<'_>) -> DirectiveResult {
 }
 
 fn require(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let condition = scope
-        .compile_requirement(call.raw)
-        .map_err(|error| format!("SSLRequire: {error}"))?;
+    let condition =
+        scope.compile_requirement(call.raw).map_err(|error| format!("SSLRequire: {error}"))?;
     let required = Required { text: call.raw.into(), condition };
     scope.directory.ssl.said().requirements.push(Arc::new(required));
     Ok(())
