@@ -105,11 +105,13 @@ fn a_module_that_is_taken_away_is_missing() {
 fn modules_of_others_are_refused_with_what_replaces_them() {
     let (is_accepted, said) = check(
         "LoadModule php_module libphp7.9.so\nLoadModule security2_module m.so\nLoadModule jk_module m.so\n\
-         Nonsense\n",
+         LoadModule pagespeed_module m.so\nNonsense\n",
         "",
     );
     assert!(!is_accepted && said.contains("evenkeel-php7.9, which runs PHP"), "{said}");
     assert!(said.contains("security2_module: nothing replaces"), "{said}");
+    let parts = "pagespeed_module: nothing replaces it as a whole; mod_deflate, mod_brotli and";
+    assert!(said.contains(parts), "{said}");
     assert!(said.contains("jk_module") && said.contains("Nonsense"), "{said}");
 }
 

@@ -65,7 +65,7 @@ fn get(house: &House, path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The status and the body of a response, and the messages about programs in the error log.
+/// The status and the body of the response to `path`, and the lines of the error log by mod_cgi.
 fn answer(
     kind: Kind,
     programs: &Path,

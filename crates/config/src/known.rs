@@ -1,6 +1,6 @@
 //! What Apache httpd 2.4 knows: which module defines which directive, and which modules exist.
-//! Error messages use it to name the module that a directive needs. This file is data: it does not
-//! decide whether a directive is allowed.
+//! Error messages use it to name the module that a directive needs. [`FOREIGN`] has modules of
+//! others, which are refused, and what replaces them. This file is data.
 
 /// The module of Apache httpd that defines `directive`, such as `mod_alias` or `core`. A section is
 /// spelled with its opening angle bracket, `<Proxy`. Case does not matter.
@@ -59,7 +59,9 @@ const FOREIGN: &[(&[&str], &str)] = &[
      "a php-fpm pool for each user replaces it"),
     (&["xsendfile_module"],
      "nothing replaces it"),
-    (&["pagespeed_module", "cloudflare_module", "qos_module", "geoip_module", "maxminddb_module"],
+    (&["pagespeed_module"],
+     "nothing replaces it as a whole; mod_deflate, mod_brotli and mod_expires cover parts of it"),
+    (&["cloudflare_module", "qos_module", "geoip_module", "maxminddb_module"],
      "nothing replaces it"),
 ];
 

@@ -96,7 +96,7 @@ impl ModuleSet {
     ///
     /// # Errors
     ///
-    /// The text of the fault: the module is not one of Apache's.
+    /// The text of the fault: the module is neither one of Apache's nor one that this server has.
     pub fn load(
         &mut self,
         identifier: &str,

@@ -1,6 +1,6 @@
 //! External filters: programs that filter the bodies of responses and of requests. [`External`] is
 //! a filter that ExtFilterDefine defines. [`filter_response`] and [`filter_body`] decide whether
-//! its program runs; the launcher starts it, never a shell.
+//! its program runs. The launcher starts the program; no shell is involved.
 
 use crate::core::Directory as CoreDirectory;
 use crate::{Effect, InputFilter, Means, Merge, OutputFilter, RequestBody, script};
@@ -11,6 +11,7 @@ use evenkeel_message::{
 };
 use evenkeel_sys::spawn::{Order, may_execute};
 use evenkeel_upstream::FilterFailure;
+use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -90,6 +91,62 @@ impl Definitions {
             external: Some(Arc::clone(external)),
         })
     }
+}
+
+/// The names of the external filters of all virtual hosts, without case. Apache registers a filter
+/// for the whole server, and answers with 500 where the virtual host of a request does not define
+/// it (mod_ext_filter.c: init_filter_instance).
+#[derive(Clone, Debug, Default)]
+pub struct DefinedNames(HashSet<Box<str>>);
+
+impl DefinedNames {
+    /// The names that these virtual hosts define.
+    pub fn of<'a>(hosts: impl Iterator<Item = &'a Definitions>) -> Self {
+        Self(hosts.flat_map(|it| &it.0).map(|it| it.name.to_ascii_lowercase().into()).collect())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        !self.0.is_empty() && self.0.contains(&*name.to_ascii_lowercase())
+    }
+
+    /// A filter that refuses every response, if a virtual host defines an external filter of this
+    /// name. The one of the request does not.
+    pub(crate) fn refusing_output(
+        &self,
+        request: &mut Request,
+        name: &str,
+    ) -> Option<OutputFilter> {
+        const REFUSING: OutputFilter = OutputFilter {
+            name: "an external filter of another host",
+            position: FilterPosition::RESOURCE,
+            begin: None,
+            act: |_, _, _| Err(Answer::Status(Status::INTERNAL_SERVER_ERROR, None)),
+            external: None,
+        };
+        self.has(name).then(|| {
+            request.notify(undefined(name));
+            REFUSING
+        })
+    }
+
+    /// A filter that fails the body of every request, if a virtual host defines an external filter
+    /// of this name. The one of the request does not.
+    pub(crate) fn refusing_input(&self, request: &mut Request, name: &str) -> Option<InputFilter> {
+        self.has(name).then(|| {
+            request.notify(undefined(name));
+            InputFilter {
+                name: "an external filter of another host",
+                position: FilterPosition::RESOURCE,
+                act: |_, _, _| Box::pin(Failed),
+                external: None,
+            }
+        })
+    }
+}
+
+fn undefined(name: &str) -> Notice {
+    let text = format!("couldn't find definition of filter '{name}' in the virtual host");
+    Notice::new("ext_filter", Level::Error, 1459, text)
 }
 
 impl External {

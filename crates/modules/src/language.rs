@@ -14,7 +14,10 @@ pub const SO: Module = Module {
               such a line, other than for a process model, has the modules that its lines name \
               and those that are always active. Any other has the usual ones as well; `-l` and \
               `-M` show them as static.",
-    remarks: &[],
+    remarks: &[
+        "A module of Apache that the server lacks may be loaded as long as nothing uses it. A \
+                module of others is refused.",
+    ],
     directives: &[],
     provides: &[],
 };

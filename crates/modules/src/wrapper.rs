@@ -13,7 +13,8 @@ const WRAPPER: &str = "/usr/lib/apache2/suexec";
 pub struct Identity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Whether they are those of a request below `/~user`.
+    /// Whether the user is that of a path below `/~user`. The wrapper then runs programs of the
+    /// user's home instead of those below its own root.
     pub(crate) is_userdir: bool,
 }
 
@@ -27,7 +28,8 @@ impl Identity {
     }
 
     /// Changes an order into one for the wrapper (unixd.c: ap_unix_create_privileged_process). The
-    /// wrapper runs a program of the working folder, which it gets by name.
+    /// wrapper gets the name of the program without its folder, and looks for it in the working
+    /// folder.
     pub fn apply(self, order: &mut Order, program: &[u8]) {
         let Self { uid, gid, is_userdir } = self;
         let name = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

@@ -11,6 +11,8 @@ mod body;
 mod group_file;
 #[path = "../../../fuzz/bodies/password_file.rs"]
 mod password_file;
+#[path = "../../../fuzz/bodies/ssi_page.rs"]
+mod ssi_page;
 
 /// Runs a target with each file of its corpus.
 fn replay(target: &str, mut run: impl FnMut(&str, &[u8])) {
@@ -37,6 +39,11 @@ fn the_corpus_of_group_file_does_no_harm() {
 #[test]
 fn the_corpus_of_basic_field_does_no_harm() {
     replay("basic_field", |_, data| basic_field::run(data));
+}
+
+#[test]
+fn the_corpus_of_ssi_page_does_no_harm() {
+    replay("ssi_page", |_, data| ssi_page::run(data));
 }
 
 #[test]

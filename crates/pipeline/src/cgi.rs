@@ -15,7 +15,7 @@ use evenkeel_modules::script::{self, Output, Program};
 use evenkeel_modules::userdir;
 use evenkeel_modules::wrapper::Identity;
 use evenkeel_proto::script::{BadHead, ScriptHead};
-use evenkeel_upstream::{Answered, NoPlace, Remains, Run, RunFailure, Turn, run_program};
+use evenkeel_upstream::{Answered, NoPlace, Remains, Run, RunFailure, SharedPlace, run_program};
 use std::any::Any;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
@@ -50,8 +50,8 @@ pub(crate) async fn run(
         false => Box::pin(translated(pipeline, request, &path_info)).await,
     };
     let variables = variables(pipeline, request, plan, &path_info, translated.as_deref());
-    let turn = enter(pipeline, request, module, silence, &may_wait).await?;
-    let ask = Ask { module, launcher, silence, turn };
+    let place = enter(pipeline, request, module, silence, &may_wait).await?;
+    let ask = Ask { module, launcher, silence, place };
     let mut run = prepare(pipeline, request, plan, &variables, ask);
     run_as_other(pipeline, request, None, &mut run, &may_wait).await;
     // The variables are those of the request from here on, so that a request to which this one is
@@ -114,7 +114,7 @@ pub(crate) async fn run_command(
             variables.set("PATH_TRANSLATED", file);
         }
     }
-    let turn = enter(pipeline, request, module, silence, &may_wait).await?;
+    let place = enter(pipeline, request, module, silence, &may_wait).await?;
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let file = request.resource.file.as_bytes().to_vec();
     let mut run = Run {
@@ -127,7 +127,7 @@ pub(crate) async fn run_command(
         kept_body: 0,
         silent: cgi::silence(module, &file),
         complain: Box::new(move |line| cgi::complaint(module, &file, line)),
-        turn,
+        place,
     };
     run_as_other(pipeline, request, Some(command), &mut run, &may_wait).await;
     evenkeel_upstream::run_command(&may_wait, run, &late).await.map_err(|error| {
@@ -160,7 +160,7 @@ async fn run_as_other(
     }
     if let Some(identity) = identity {
         if command.is_some() {
-            // The wrapper gets the command as the name of a program, and no shell reads it.
+            // The wrapper takes the whole command for the name of a program. There is no shell.
             run.order.arguments.truncate(1);
         }
         let program = command.unwrap_or_else(|| request.resource.file.as_bytes());
@@ -190,7 +190,7 @@ struct Ask {
     module: &'static str,
     launcher: Arc<OwnedFd>,
     silence: Duration,
-    turn: Rc<Turn>,
+    place: Rc<SharedPlace>,
 }
 
 fn prepare(
@@ -200,7 +200,7 @@ fn prepare(
     variables: &Variables,
     ask: Ask,
 ) -> Run {
-    let Ask { module, launcher, silence, turn } = ask;
+    let Ask { module, launcher, silence, place } = ask;
     let settings = &pipeline.site.server(request.server).settings.cgi;
     let file = request.resource.file.as_bytes().to_vec();
     Run {
@@ -213,7 +213,7 @@ fn prepare(
         kept_body: settings.kept_body(),
         silent: cgi::silence(module, &file),
         complain: Box::new(move |line| cgi::complaint(module, &file, line)),
-        turn,
+        place,
     }
 }
 
@@ -247,11 +247,11 @@ async fn enter(
     module: &'static str,
     patience: Duration,
     may_wait: &MayWait,
-) -> Result<Rc<Turn>, Answer> {
+) -> Result<Rc<SharedPlace>, Answer> {
     let departure = Rc::clone(&request.departure);
-    let turn = turn(request);
+    let place = shared_place(request);
     let address = launcher_address();
-    let entered = turn.enter(&pipeline.places, may_wait, &address, patience, &departure).await;
+    let entered = place.enter(&pipeline.places, may_wait, &address, patience, &departure).await;
     entered.map_err(|why| {
         if why == NoPlace::Late {
             let text = format!(
@@ -263,23 +263,23 @@ async fn enter(
         }
         Answer::from(Status::SERVICE_UNAVAILABLE)
     })?;
-    Ok(turn)
+    Ok(place)
 }
 
-/// The turn of a client's request among the programs, which all of its programs share as long as
-/// one of them runs.
-pub(crate) fn turn(request: &mut Request) -> Rc<Turn> {
+/// The place that the programs of a client's request share while at least one of them runs.
+pub(crate) fn shared_place(request: &mut Request) -> Rc<SharedPlace> {
     let shared = request.programs.as_ref().and_then(Weak::upgrade);
-    if let Some(turn) = shared.and_then(|shared| shared.downcast::<Turn>().ok()) {
-        return turn;
+    if let Some(place) = shared.and_then(|shared| shared.downcast::<SharedPlace>().ok()) {
+        return place;
     }
-    let turn = Rc::<Turn>::default();
-    let shared: Rc<dyn Any> = Rc::<Turn>::clone(&turn);
+    let place = Rc::<SharedPlace>::default();
+    let shared: Rc<dyn Any> = Rc::<SharedPlace>::clone(&place);
     request.programs = Some(Rc::downgrade(&shared));
-    turn
+    place
 }
 
-/// The address that all programs share among the places. It is no application's.
+/// The address under which `Places` counts all programs that the launcher starts. No application
+/// has it.
 pub(crate) fn launcher_address() -> Address {
     Address::Unix("launcher".into())
 }

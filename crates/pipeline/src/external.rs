@@ -2,13 +2,12 @@
 //! starts, filter the body of a response or of a request.
 
 use crate::cgi;
-use crate::including::Input;
+use crate::including::{Input, page_variables};
 use crate::serve::Pipeline;
 use crate::site::Plan;
-use evenkeel_message::{Body, Chunk, MayWait, Request, Source};
+use evenkeel_message::{Body, Chunk, MayWait, Request, Source, Variables};
 use evenkeel_modules::cgi::escape_for_shell;
 use evenkeel_modules::external::External;
-use evenkeel_modules::script::{self, Program};
 use evenkeel_modules::{RequestBody, include};
 use evenkeel_upstream::{Complain, FilterRun, NoPlace, filter_source};
 use std::future::{Future, poll_fn};
@@ -30,16 +29,16 @@ pub(crate) fn pass_through(
     let order = filter.order(&variables, &plan.core);
     let server = pipeline.site.server(request.server);
     let silence = server.timeout();
-    let turn = cgi::turn(request);
+    let place = cgi::shared_place(request);
     let departure = Rc::clone(&request.departure);
     let own = Rc::clone(pipeline);
     let enter = async move {
         let may_wait = in_task().await;
-        match turn
+        match place
             .enter(&own.places, &may_wait, &cgi::launcher_address(), silence, &departure)
             .await
         {
-            Ok(()) => Ok(turn),
+            Ok(()) => Ok(place),
             Err(NoPlace::Late) => Err(io::Error::other(format!(
                 "no program could be started within {} s: programs have three quarters of the \
                  workers already",
@@ -69,20 +68,9 @@ pub(crate) fn pass_through(
 }
 
 /// The environment of the program (mod_ext_filter.c: init_ext_filter_process).
-fn variables(pipeline: &Pipeline, request: &Request, plan: &Plan) -> evenkeel_message::Variables {
-    let core = pipeline.site.server(request.server).core(plan);
-    let signature = pipeline.site.signature(request, plan);
-    let length = request.fields().first("Content-Length");
+fn variables(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Variables {
     let resource = &request.resource;
-    let program = Program {
-        file: resource.file.as_bytes(),
-        path_info: &resource.path_info,
-        path_translated: None,
-        body_length: length.and_then(|it| std::str::from_utf8(it).ok()?.trim().parse().ok()),
-        signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature),
-        software: &pipeline.site.identity.banner,
-    };
-    let mut variables = script::variables(request, core, &program);
+    let mut variables = page_variables(pipeline, request, plan);
     variables.set("DOCUMENT_URI", &*resource.path);
     variables.set("DOCUMENT_PATH_INFO", &*resource.path_info);
     if let Some(query) = &resource.query {
@@ -91,7 +79,8 @@ fn variables(pipeline: &Pipeline, request: &Request, plan: &Plan) -> evenkeel_me
     variables
 }
 
-/// Waits until a task of a runtime polls this: a body may be polled before that.
+/// Waits for the second poll, which a task of a runtime makes. The first poll of a body may come
+/// before the request has a task.
 async fn in_task() -> MayWait {
     let mut is_in_task = false;
     poll_fn(|context| match std::mem::replace(&mut is_in_task, true) {

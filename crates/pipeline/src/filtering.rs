@@ -11,6 +11,7 @@ use evenkeel_message::{
     Answer, Body, Departure, FilterPosition, Level, MayWait, Method, Name, Notice, Request,
     Response, Status,
 };
+use evenkeel_modules::external::{DefinedNames, Definitions};
 use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -94,6 +95,15 @@ pub(crate) fn filter(
     Ok(Filtered { response, is_compressed, is_external })
 }
 
+/// The external filters of a request's virtual host, and the names of those of all.
+fn external_filters<'a>(
+    pipeline: &'a Pipeline,
+    request: &Request,
+) -> (&'a Definitions, &'a DefinedNames) {
+    let own = &*pipeline.site.server(request.server).settings.ext_filter;
+    (own, &pipeline.site.external_filters)
+}
+
 /// What filters have done to a body.
 #[derive(Default)]
 struct Recoded {
@@ -118,7 +128,7 @@ fn recode(
     let parent = Parent { pipeline, plan };
     let means = means(pipeline, request, plan, &parent);
     let (mut recoded, mut changes) = (Recoded::default(), 0);
-    let external = &*pipeline.site.server(request.server).settings.ext_filter;
+    let external = external_filters(pipeline, request);
     let active = &pipeline.site.global.active;
     for step in filter::steps(&plan.filter, &named, request, active, external).iter() {
         let output = match step {
@@ -210,7 +220,7 @@ pub(crate) fn filter_input(pipeline: &Rc<Pipeline>, request: &mut Request, plan:
     if named.is_empty() {
         return;
     }
-    let external = &*pipeline.site.server(request.server).settings.ext_filter;
+    let external = external_filters(pipeline, request);
     let active = &pipeline.site.global.active;
     let filters = filter::input_filters(&named, request, active, external);
     let parent = Parent { pipeline, plan };

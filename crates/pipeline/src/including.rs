@@ -16,7 +16,7 @@ use crate::{die, external, filtering};
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Answer, Body, FileName, Level, Notice, Prepared, Request, RequestHead, Response, Status,
-    Stopped, UrlPath,
+    Stopped, UrlPath, Variables,
 };
 use evenkeel_modules::cgi::escape_for_shell;
 use evenkeel_modules::external::External;
@@ -119,18 +119,7 @@ impl Parent<'_> {
     /// The variables of the outermost page.
     fn begin(&self, request: &Request) -> SharedState {
         let Parent { pipeline, plan } = *self;
-        let core = pipeline.site.server(request.server).core(plan);
-        let signature = pipeline.site.signature(request, plan);
-        let length = request.fields().first("Content-Length");
         let resource = &request.resource;
-        let program = Program {
-            file: resource.file.as_bytes(),
-            path_info: &resource.path_info,
-            path_translated: None,
-            body_length: length.and_then(|it| std::str::from_utf8(it).ok()?.trim().parse().ok()),
-            signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature),
-            software: &pipeline.site.identity.banner,
-        };
         let stat = self.stat(request);
         let facts = Facts {
             request_us: i64::try_from(request.time_us).unwrap_or(i64::MAX),
@@ -143,13 +132,29 @@ impl Parent<'_> {
             path_info: &resource.path_info,
             file: resource.file.as_bytes(),
         };
-        let cgi = script::variables(request, core, &program);
+        let cgi = page_variables(pipeline, request, plan);
         SharedState {
             variables: RefCell::new(PageVariables::new(cgi, &document, facts)),
             subrequests: Cell::new(0),
             owner: stat.map(|stat| stat.uid),
         }
     }
+}
+
+/// The variables of CGI for a page, or for the program of an external filter.
+pub(crate) fn page_variables(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Variables {
+    let core = pipeline.site.server(request.server).core(plan);
+    let signature = pipeline.site.signature(request, plan);
+    let length = request.fields().first("Content-Length");
+    let program = Program {
+        file: request.resource.file.as_bytes(),
+        path_info: &request.resource.path_info,
+        path_translated: None,
+        body_length: length.and_then(|it| std::str::from_utf8(it).ok()?.trim().parse().ok()),
+        signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature),
+        software: &pipeline.site.identity.banner,
+    };
+    script::variables(request, core, &program)
 }
 
 /// A page that is being parsed.

@@ -32,24 +32,36 @@ pub(crate) fn forget(request: &mut Request) {
     request.resource.settings = SettingsId::next(&mut request.merges);
 }
 
-/// Where the walk of folders and files has to be made again to come to the same settings; none
-/// where its sections tell.
+/// What two walks of folders and files are compared by on a server that does not compare sections.
+#[derive(Debug)]
+pub(crate) struct FolderPlace {
+    /// The folder, or the file if `<Files>` sections hold for it.
+    path: Box<[u8]>,
+    /// Whether nothing is there. Apache notes the folder of such a walk for later walks, but
+    /// compares the walk itself with none (request.c: ap_directory_walk).
+    is_absent: bool,
+}
+
+/// The place of a walk of folders and files; none where sections are compared.
 pub(crate) fn place_of_file(
     site: &Site,
     request: &Request,
     looked: &Looked,
     merged: &Merged,
-) -> Option<Box<[u8]>> {
+) -> Option<FolderPlace> {
     let file = request.resource.file.as_bytes();
-    (!site.compares_sections).then(|| match looked.found.kind() {
-        Kind::Directory => [file.strip_suffix(b"/").unwrap_or(file), b"/"].concat().into(),
-        // A walk to where no file is comes to settings of its own each time (request.c:
-        // ap_directory_walk looks into its cache for files and folders alone).
-        Kind::Absent | Kind::Other | Kind::Denied(_) => {
-            [&b"\0"[..], &request.merges.to_ne_bytes()].concat().into()
-        }
-        Kind::File if merged.has_no_files() => parent(request).into(),
-        Kind::File => file.into(),
+    let kind = looked.found.kind();
+    (!site.compares_sections).then(|| FolderPlace {
+        path: match kind {
+            Kind::Directory => [file.strip_suffix(b"/").unwrap_or(file), b"/"].concat().into(),
+            // Apache ends the walk before it notes its folder.
+            Kind::Other | Kind::Denied(_) => {
+                [&b"\0"[..], &request.merges.to_ne_bytes()].concat().into()
+            }
+            Kind::File | Kind::Absent if merged.has_no_files() => parent(request).into(),
+            Kind::File | Kind::Absent => file.into(),
+        },
+        is_absent: matches!(kind, Kind::Absent),
     })
 }
 
@@ -71,10 +83,13 @@ pub(crate) fn locations_of(request: &Request, place: Option<&[u8]>) -> Option<Rc
 
 /// Notes the sections of the folders and files that hold for a request (request.c:
 /// ap_directory_walk, ap_file_walk).
-pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>, place: Option<Box<[u8]>>) {
+pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>, place: Option<FolderPlace>) {
     let Resource { known_walks, walks, settings, .. } = &mut request.resource;
+    let is_absent = place.as_ref().is_some_and(|place| place.is_absent);
+    let place = place.map(|place| place.path);
     let is_same = |walk: &&SectionWalk<Rc<dyn Any>>| {
-        walk.place == place
+        !is_absent
+            && walk.place == place
             && walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_folders_of(merged))
     };
     // Each walk of folders begins with the settings of the server, so that the bases are the same.
@@ -277,16 +292,23 @@ mod tests {
     #[test]
     fn where_sections_are_not_compared_the_places_are() {
         let place = |name: &str| Some(name.as_bytes().into());
+        let folder = |name: &str, is_absent: bool| {
+            Some(FolderPlace { path: name.as_bytes().into(), is_absent })
+        };
         let mut first = request();
-        note_folders(&mut first, &merged(&[1], &[2]), place("/d/"));
+        // A file that is not there leaves its folder for later walks.
+        note_folders(&mut first, &merged(&[1], &[2]), folder("/d/", true));
         note_locations(&mut first, &merged(&[1], &[2]), place("/d/a"), false);
-        for (file, path, is_known) in
-            [("/d/", "/d/a", true), ("/e/", "/d/a", false), ("/d/", "/d/b", false)]
-        {
+        for (file, is_absent, path, is_known) in [
+            ("/d/", false, "/d/a", true),
+            ("/d/", true, "/d/a", false),
+            ("/e/", false, "/d/a", false),
+            ("/d/", false, "/d/b", false),
+        ] {
             let mut other = below(&first);
-            note_folders(&mut other, &merged(&[1], &[2]), place(file));
+            note_folders(&mut other, &merged(&[1], &[2]), folder(file, is_absent));
             note_locations(&mut other, &merged(&[1], &[2]), place(path), false);
-            assert_eq!(are_settings_known(&other), is_known, "{file} {path}");
+            assert_eq!(are_settings_known(&other), is_known, "{file} {is_absent} {path}");
         }
         walk(&mut first, &[3]);
         let mut other = below(&first);

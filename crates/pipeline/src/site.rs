@@ -8,6 +8,7 @@ use evenkeel_message::{Request, UriOptions, UrlPath, without_doubled_slash};
 use evenkeel_modules::core::{
     Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
 };
+use evenkeel_modules::external::DefinedNames;
 use evenkeel_modules::mime::Types;
 use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
@@ -76,6 +77,8 @@ pub struct Site {
     /// Whether a subrequest or redirect that comes to the sections of the request before is in its
     /// settings (`known`).
     pub compares_sections: bool,
+    /// The names of the external filters of all virtual hosts.
+    pub external_filters: DefinedNames,
 }
 
 /// Modules that Apache asks about each subrequest and redirect, whatever sections it is in: their
@@ -319,6 +322,8 @@ impl Site {
             server.settings.rewrite.has_programs() || !server.settings.ext_filter.is_empty()
         };
         let needs_launcher = runs_programs.is_some() || servers.iter().any(runs_some);
+        let external_filters =
+            DefinedNames::of(servers.iter().map(|server| &*server.settings.ext_filter));
         let parses_pages = language.vocabulary.module_loaded("mod_include.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
@@ -338,6 +343,7 @@ impl Site {
             negotiates,
             rewrites,
             compares_sections,
+            external_filters,
             folders_have_indexes,
             folders_are_listed,
             types,

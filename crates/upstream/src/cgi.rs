@@ -3,7 +3,7 @@
 //! writes to its standard error is returned as notices for the error log.
 
 use crate::fcgi::Answered;
-use crate::places::Turn;
+use crate::places::SharedPlace;
 use bytes::Bytes;
 use evenkeel_message::{Body, Chunk, Departure, Late, MayWait, Notice, ReadAhead, Source};
 use evenkeel_proto::script::{BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head};
@@ -68,7 +68,7 @@ pub struct Run {
     /// Makes the notice of a program that falls silent after its head.
     pub silent: Notice,
     /// The place of the request among the running programs, which is taken.
-    pub turn: Rc<Turn>,
+    pub place: Rc<SharedPlace>,
 }
 
 /// The reason for which a run has failed.
@@ -121,7 +121,7 @@ pub async fn run_program(
         kept_body,
         complain,
         silent,
-        turn,
+        place,
     } = run;
     let process = Process::start(&order, &launcher, silence).await;
     drop(order);
@@ -136,7 +136,7 @@ pub async fn run_program(
             lines: Lines::default(),
             silence,
             timer: None,
-            _turn: turn,
+            _place: place,
             must_read_all: false,
         },
         Err(error) => return Err((RunFailure::Unstarted(error), Remains::default())),
@@ -175,7 +175,7 @@ pub async fn run_command(_: &MayWait, run: Run, late: &Rc<RefCell<Late>>) -> io:
         lines: Lines::default(),
         silence: run.silence,
         timer: None,
-        _turn: run.turn,
+        _place: run.place,
         must_read_all: false,
     };
     let stream = Stream {
@@ -292,7 +292,7 @@ pub(crate) struct Talk {
     pub(crate) silence: Duration,
     pub(crate) timer: Option<Pin<Box<Sleep>>>,
     /// Kept until the program has ended.
-    pub(crate) _turn: Rc<Turn>,
+    pub(crate) _place: Rc<SharedPlace>,
     /// Whether it is a failure that the program does not read all of `body`.
     pub(crate) must_read_all: bool,
 }

@@ -3,7 +3,7 @@
 //! the body is first polled.
 
 use crate::cgi::{Complain, Event, Lines, Process, RunFailure, Talk};
-use crate::places::Turn;
+use crate::places::SharedPlace;
 use bytes::Bytes;
 use evenkeel_message::{Chunk, Late, Notice, ReadAhead, Source};
 use evenkeel_sys::spawn::Order;
@@ -30,9 +30,11 @@ pub struct FilterRun {
     pub content: Pin<Box<dyn Source>>,
     /// The time in which the program must read or write something.
     pub silence: Duration,
-    /// Takes the place of the request among the running programs, in a task of a runtime.
-    pub enter: Pin<Box<dyn Future<Output = io::Result<Rc<Turn>>>>>,
-    /// Makes a notice of a line of standard error; the lines are read and forgotten without it.
+    /// Waits for the place that the programs of the request share. Ends with `ConnectionAborted` if
+    /// the client leaves.
+    pub enter: Pin<Box<dyn Future<Output = io::Result<Rc<SharedPlace>>>>>,
+    /// Makes the notice of a line of the program's standard error. If it is `None`, the lines are
+    /// read and discarded.
     pub complain: Option<Complain>,
     /// Makes the notice of a failure.
     pub fail: Box<dyn Fn(&FilterFailure) -> Notice>,
@@ -58,9 +60,9 @@ pub fn filter_source(run: FilterRun) -> Pin<Box<dyn Source>> {
     let FilterRun { order, launcher, content, silence, enter, complain, fail, late } = run;
     let start = async move {
         let launcher = launcher.ok_or_else(|| io::Error::other("no launcher starts programs"))?;
-        let turn = enter.await?;
+        let place = enter.await?;
         let process = Process::start(&order, &launcher, silence).await?;
-        Ok((process, turn))
+        Ok((process, place))
     };
     let filter = Filter {
         state: State::Starting(Box::pin(start), content),
@@ -74,7 +76,7 @@ pub fn filter_source(run: FilterRun) -> Pin<Box<dyn Source>> {
     Box::pin(ReadAhead::new(Box::pin(filter)))
 }
 
-type Start = Pin<Box<dyn Future<Output = io::Result<(Process, Rc<Turn>)>>>>;
+type Start = Pin<Box<dyn Future<Output = io::Result<(Process, Rc<SharedPlace>)>>>>;
 
 enum State {
     Starting(Start, Pin<Box<dyn Source>>),
@@ -117,6 +119,11 @@ impl Filter {
                     let started = ready!(start.as_mut().poll(context));
                     match started {
                         Ok(started) => self.begin(started),
+                        // The client has left while the program waited for a place.
+                        Err(error) if error.kind() == ErrorKind::ConnectionAborted => {
+                            self.state = State::Over;
+                            return Poll::Ready(Some(Err(error)));
+                        }
                         Err(error) => {
                             return Poll::Ready(self.fail(&FilterFailure::Unstarted(error)));
                         }
@@ -147,7 +154,7 @@ impl Filter {
         }
     }
 
-    fn begin(&mut self, (process, turn): (Process, Rc<Turn>)) {
+    fn begin(&mut self, (process, place): (Process, Rc<SharedPlace>)) {
         let State::Starting(_, content) = std::mem::replace(&mut self.state, State::Over) else {
             return;
         };
@@ -161,7 +168,7 @@ impl Filter {
             lines: Lines::default(),
             silence: self.silence,
             timer: None,
-            _turn: turn,
+            _place: place,
             must_read_all: true,
         }));
     }

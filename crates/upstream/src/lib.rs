@@ -20,6 +20,6 @@ pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};
 pub use filter_program::{FilterFailure, FilterRun, filter_source};
 pub use gather::gather;
-pub use places::{NoPlace, Place, Places, Turn};
+pub use places::{NoPlace, Place, Places, SharedPlace};
 pub use report::{OwnPool, pool_failure};
 pub use spool::{Spool, SpoolError};

@@ -41,13 +41,14 @@ impl Place {
     }
 }
 
-/// The one place of all programs that run for a client's request: a page that is the output of a
-/// program may include the output of others, and would wait for itself if each took a place.
+/// A place that all programs of one client's request share. The output of a program may be a page
+/// that includes the output of another program. If each of them took a place, the page could wait
+/// for a place that only its own end would free.
 #[derive(Default)]
-pub struct Turn(OnceCell<Place>);
+pub struct SharedPlace(OnceCell<Place>);
 
-impl Turn {
-    /// Takes the place, unless one of the programs has it.
+impl SharedPlace {
+    /// Takes the place if no program of the request has taken it.
     ///
     /// # Errors
     /// Those of [`Places::enter`].

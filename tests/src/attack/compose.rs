@@ -222,7 +222,7 @@ impl Names {
         names
     }
 
-    /// Adds pages with server-side includes, whose elements name files and folders of the site.
+    /// Adds pages with server-side includes. Their elements name files and folders of the site.
     fn add_pages(&mut self, dice: &mut Dice) {
         for _ in 0..dice.below(4) {
             let folder = dice.pick(&self.folders).cloned().unwrap_or_default();

@@ -64,9 +64,9 @@ pub const MODULE: Module = Module {
          (Transfer-Encoding) is answered with 500.",
         "A status that is no number from 100 to 599 is answered with the page of 500. Apache sends \
          500 with the body of the program.",
-        "A program is logged in ScriptLog if its output is malformed; a malformed head stands under \
-         %stdout, and in Apache under %response. What \
-         it writes to its standard error later is in the error log alone.",
+        "ScriptLog has an entry for a program whose output is malformed. A malformed head stands \
+         under %stdout, in Apache under %response. What the program writes to its standard error \
+         later is in the error log alone.",
     ],
     directives: &[SCRIPT_LOG, OF_CGI],
     provides: &[],
@@ -408,11 +408,6 @@ mod tests {
         assert_eq!(words("a%3bb'+%zz+%00x"), ["a\\;b\\'", "%zz", ""]);
         assert!(words("a=b+c").is_empty() && words("").is_empty());
         assert_eq!(words(&"+".repeat(10_000)).len(), MOST_ARGUMENTS - 2);
-    }
-
-    #[test]
-    fn names_of_variables_are_those_of_a_shell() {
-        assert_eq!(script::before_nul(b"a\0b"), b"a");
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Directory {
         self.is_removed == Some(true)
     }
 
-    /// Whether what a program writes to its standard error is logged.
+    /// Whether the standard error of a filter's program is logged.
     #[must_use]
     pub fn logs_stderr(&self) -> bool {
         self.logs_stderr == Some(true)

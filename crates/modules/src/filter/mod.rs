@@ -8,7 +8,7 @@ mod directives;
 pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
-use crate::external::Definitions;
+use crate::external::{DefinedNames, Definitions};
 use crate::settings::merged;
 use crate::{ActiveModules, InputFilter, Merge, OutputFilter, RequestContext};
 use evenkeel_expr::Condition;
@@ -39,9 +39,10 @@ struct Order {
     steps: Vec<Step>,
     /// Names that stand for none.
     unknown: Vec<Box<str>>,
-    /// The filters that prepare a request before its handler runs.
+    /// The filters with work to do before the handler runs.
     preparing: Vec<OutputFilter>,
-    /// The only media types that go through a filter; `None` if anything else decides as well.
+    /// The media types of the responses that a filter of the chain changes, if the media type alone
+    /// decides; `None` otherwise.
     types: Option<HashSet<Box<[u8]>, foldhash::fast::RandomState>>,
 }
 
@@ -202,11 +203,12 @@ pub fn input_filters(
     named: &Named<'_>,
     request: &mut Request,
     active: &ActiveModules,
-    external: &Definitions,
+    (external, elsewhere): (&Definitions, &DefinedNames),
 ) -> Vec<InputFilter> {
     let mut filters = Vec::new();
     for name in named.names() {
-        match active.input_filter(&name).or_else(|| external.input_filter(&name)) {
+        let filter = active.input_filter(&name).or_else(|| external.input_filter(&name));
+        match filter.or_else(|| elsewhere.refusing_input(request, &name)) {
             Some(filter) => filters.push(filter),
             None => tell_unknown(request, &name),
         }
@@ -246,11 +248,12 @@ pub fn steps<'a>(
     named: &Named<'_>,
     request: &mut Request,
     active: &ActiveModules,
-    external: &Definitions,
+    (external, elsewhere): (&Definitions, &DefinedNames),
 ) -> Cow<'a, [Step]> {
     let mut steps: Vec<Step> = Vec::new();
     for name in named.names() {
-        match active.output_filter(&name).or_else(|| external.output_filter(&name)) {
+        let output = active.output_filter(&name).or_else(|| external.output_filter(&name));
+        match output.or_else(|| elsewhere.refusing_output(request, &name)) {
             Some(output) => steps.push(Step::Plain(output)),
             None => tell_unknown(request, &name),
         }
@@ -281,8 +284,8 @@ impl Directory {
         self.0.as_deref().is_none_or(|said| said.chain.is_empty())
     }
 
-    /// Whether no filter of the chain acts on a response of this media type. Most responses of a
-    /// configuration with AddOutputFilterByType are decided here, whatever the number of types.
+    /// Whether the chain leaves responses of this media type as they are. With
+    /// AddOutputFilterByType, one look-up decides this, however many types are named.
     #[must_use]
     pub fn passes_by(&self, media_type: Option<&[u8]>) -> bool {
         let Some(said) = self.0.as_deref() else { return true };
@@ -290,7 +293,7 @@ impl Directory {
         media_type.is_none_or(|media_type| !types.contains(bare(media_type)))
     }
 
-    /// Whether no filter of the chain prepares requests.
+    /// Whether no filter of the chain has work to do before the handler runs.
     #[must_use]
     pub fn prepares_none(&self) -> bool {
         self.0.as_deref().is_none_or(|said| said.order().preparing.is_empty())
@@ -415,7 +418,7 @@ mod tests {
             named,
             &mut request,
             &ActiveModules::default(),
-            &Definitions::default(),
+            (&Definitions::default(), &DefinedNames::default()),
         );
         let mut response = Response::new(Status::OK);
         response.fields.set("Content-Type", media_type);
@@ -459,7 +462,8 @@ mod tests {
             assert!(passes_by(types, media_type), "{media_type}");
         }
         assert!(said(types).passes_by(None) && Directory::default().passes_by(None));
-        // An expression, a trace and an unknown name act on every response.
+        // A filter with an expression, a filter that is traced, and an unknown name concern
+        // responses of every media type.
         assert!(!passes_by("FilterProvider x DEFLATE true\nFilterChain x", "x/y"));
         assert!(!passes_by("FilterDeclare x\nFilterTrace x 1\nFilterChain x", "x/y"));
         assert!(!passes_by("FilterChain z", "x/y"));
@@ -495,7 +499,7 @@ mod tests {
                 &Named::default(),
                 request,
                 &ActiveModules::default(),
-                &Definitions::default(),
+                (&Definitions::default(), &DefinedNames::default()),
             );
             let context = RequestContext::new(request, core_settings());
             steps.iter().any(|step| match step {
@@ -510,7 +514,7 @@ mod tests {
             &Named::default(),
             &mut request,
             &ActiveModules::default(),
-            &Definitions::default(),
+            (&Definitions::default(), &DefinedNames::default()),
         );
         assert!(u64::from(request.allowance.left()) < whole, "the names of a chain cost too");
         assert!(chosen(&mut request));

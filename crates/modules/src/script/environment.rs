@@ -34,4 +34,9 @@ mod tests {
         assert_eq!(exported(b"HTTP_X-A.b"), b"HTTP_X_A_b");
         assert_eq!(exported(b"1a2"), b"_a2");
     }
+
+    #[test]
+    fn a_value_ends_at_a_nul() {
+        assert_eq!(before_nul(b"a\0b"), b"a");
+    }
 }
