@@ -91,7 +91,7 @@ fn act(elements: Vec<Element>, is_legacy: bool) {
             Some(Wait::Condition(text)) => {
                 let expanded = page.expanded(&text, &mut variables, &mut notices);
                 let _parsed = Expression::parse(&expanded).is_ok();
-                page.decide(Some(expanded.len() % 2 == 0), &mut out);
+                page.decide(Some(expanded.len().is_multiple_of(2)), &mut out);
             }
             Some(
                 Wait::Include(list) | Wait::Exec(list) | Wait::Size(list) | Wait::Modified(list),
