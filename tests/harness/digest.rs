@@ -333,6 +333,7 @@ const TRIES: &[Try] = &[
     Try { title: "the count 0", target: "/nc/x.txt", count: Some("00000000"), ours: Some("401 \"please log in\" user=ann Digest Digest realm=\"here\", nonce=\"*\", algorithm=MD5, opaque=\"*\", qop=\"auth\" info=- [auth_digest:error 01774: Warning, possible replay attack: nonce-count check failed: 0 is not above 0 for nonce *]"), ..RIGHT },
     Try { title: "a count that is no number", target: "/nc/x.txt", count: Some("x"), ..RIGHT },
     Try { title: "a nonce for one request", target: "/once/x.txt", ..RIGHT },
+    Try { title: "a nonce for one request and a count that is no number", target: "/once/x.txt", count: Some("x"), ..RIGHT },
     Try { title: "a nonce that never expires", target: "/eternal/x.txt", ..RIGHT },
     Try { title: "a nonce that expires soon", target: "/short/x.txt", ..RIGHT },
 ];

@@ -7,6 +7,7 @@ use crate::found::{Contents, Found, Looked};
 use crate::state::State;
 use evenkeel_message::{Level, Notice};
 use evenkeel_sys::inotify::Inotify;
+use evenkeel_sys::open::{self, Stat};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -127,6 +128,17 @@ impl Files {
             return Looked { found, rest: path.len() };
         }
         state.walk(path, now_ms)
+    }
+
+    /// The attributes of what an absolute path leads to, with links followed, or `None` if nothing
+    /// can be found there. Where the kernel reports changes, a cached path costs no system call.
+    #[must_use]
+    pub fn stat(&self, path: &[u8]) -> Option<Stat> {
+        if self.state.borrow().watches.inotify.is_none() {
+            return open::stat(path).ok();
+        }
+        let Looked { found, rest } = self.look_up(path);
+        found.stat().filter(|_| rest == path.len())
     }
 
     /// Begins a round of look-ups without waits between them. In a round, each folder on the way is

@@ -6,7 +6,7 @@ use evenkeel_message::Piece;
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -482,6 +482,29 @@ fn folders_make_room_one_at_a_time() {
             assert!(folders <= 20 && watches <= 20, "{folders}");
         }
     }
+}
+
+#[test]
+fn the_attributes_of_a_path_are_the_current_ones() {
+    both(|site| {
+        let stat = |name: &str| site.files.stat(bytes(&site.path(name)));
+        let real = |name: &str| fs::metadata(site.path(name)).unwrap().ino();
+        site.write("users", "1");
+        symlink("users", site.path("link")).unwrap();
+        assert_eq!(stat("users").unwrap().inode, real("users"));
+        for length in 2..20 {
+            let text = "1".repeat(length);
+            site.write("users", &text);
+            let sizes = ["users", "link"].map(|name| stat(name).unwrap().size);
+            assert_eq!(sizes, [length as u64; 2]);
+        }
+        site.write("other", "1");
+        fs::rename(site.path("other"), site.path("users")).unwrap();
+        assert_eq!(stat("users").unwrap().inode, real("users"));
+        assert_eq!(stat("link"), stat("users"));
+        fs::remove_file(site.path("users")).unwrap();
+        assert_eq!((stat("users"), stat("link"), stat("users/x")), (None, None, None));
+    });
 }
 
 #[test]

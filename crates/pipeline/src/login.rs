@@ -16,6 +16,7 @@ use evenkeel_modules::{
 };
 use std::future::{Future as _, poll_fn};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -320,7 +321,8 @@ pub(crate) async fn load_users(
     number: u16,
 ) -> Result<Option<Arc<PasswordFile>>, Answer> {
     let store = Store::of_process();
-    if let Some(users) = store.known_users(file) {
+    let stat = pipeline.walker.borrow().files.stat(file.as_os_str().as_bytes());
+    if let Some(users) = stat.and_then(|stat| store.known_users(file, &stat)) {
         return Ok(Some(users));
     }
     let may_wait = pipeline.before_wait(request, plan).await;
@@ -392,7 +394,6 @@ async fn hash(
     stored: &[u8],
     is_known: bool,
 ) -> Result<bool, Answer> {
-    use std::os::unix::ffi::OsStrExt as _;
     let store = Store::of_process();
     if Scheme::of(stored).is_none_or(|scheme| scheme == Scheme::Sha) {
         return Ok(verify(&login.password, stored));

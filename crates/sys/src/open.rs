@@ -72,6 +72,11 @@ pub fn lstat(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
+/// The attributes of what a path leads to; links are followed. Errors are stat(2)'s.
+pub fn stat(path: &[u8]) -> io::Result<Stat> {
+    Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::empty())?))
+}
+
 /// The names in a folder.
 pub struct Names(Dir);
 

@@ -4,12 +4,13 @@
 
 use super::{GroupFile, PasswordFile, verify};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
-use evenkeel_sys::{open, random};
+use evenkeel_sys::open::{self, Stat};
+use evenkeel_sys::random;
 use sha1::{Digest as _, Sha1};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -36,7 +37,7 @@ const REMEMBERED_WRONG: Duration = Duration::from_secs(10);
 /// The cached copy of a file is used only if the file's last change was older than this when the
 /// file was read, in nanoseconds. The kernel's clock of file times is coarse: a second change soon
 /// after the first may leave the times as they are.
-const COARSE_NS: i128 = 50_000_000;
+const COARSE_NS: i64 = 50_000_000;
 
 /// The most requests of a process that hash a password or wait for it.
 const WAITING: usize = 256;
@@ -51,20 +52,14 @@ struct Version {
     device: u64,
     inode: u64,
     size: u64,
-    modified_ns: i128,
-    changed_ns: i128,
+    modified_ns: i64,
+    changed_ns: i64,
 }
 
 impl Version {
-    fn of(stat: &std::fs::Metadata) -> Self {
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        Self {
-            device: stat.dev(),
-            inode: stat.ino(),
-            size: stat.size(),
-            modified_ns: ns(stat.mtime(), stat.mtime_nsec()),
-            changed_ns: ns(stat.ctime(), stat.ctime_nsec()),
-        }
+    fn of(stat: &Stat) -> Self {
+        let Stat { device, inode, size, modified_ns, changed_ns, .. } = *stat;
+        Self { device, inode, size, modified_ns, changed_ns }
     }
 }
 
@@ -156,10 +151,11 @@ impl Store {
         }
     }
 
-    /// The users of a file. Returns `None` if the file is not cached or has changed since.
+    /// The users of a file that has the attributes `stat` now. Returns `None` if the file is not
+    /// cached or had other attributes when it was read.
     #[must_use]
-    pub fn known_users(&self, path: &Path) -> Option<Arc<PasswordFile>> {
-        known(&self.users, path)
+    pub fn known_users(&self, path: &Path, stat: &Stat) -> Option<Arc<PasswordFile>> {
+        known(&self.users, path, stat)
     }
 
     /// The users of a file. Reads the file unless it is cached.
@@ -173,7 +169,7 @@ impl Store {
     /// The groups of a file. Returns `None` if the file is not cached or has changed since.
     #[must_use]
     pub fn known_groups(&self, path: &Path) -> Option<Arc<GroupFile>> {
-        known(&self.groups, path)
+        known(&self.groups, path, &stat(path)?)
     }
 
     /// The groups of a file. Reads the file unless it is cached.
@@ -268,15 +264,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn known<T>(files: &Files<T>, path: &Path) -> Option<Arc<T>> {
-    let version = Version::of(&std::fs::metadata(path).ok()?);
+fn stat(path: &Path) -> Option<Stat> {
+    open::stat(path.as_os_str().as_bytes()).ok()
+}
+
+fn known<T>(files: &Files<T>, path: &Path, stat: &Stat) -> Option<Arc<T>> {
+    let version = Version::of(stat);
     let files = lock(files);
     let kept = files.get(path).filter(|kept| kept.is_settled && kept.version == version)?;
     Some(Arc::clone(&kept.parsed))
 }
 
 fn load<T>(files: &Files<T>, path: &Path, parse: fn(&[u8]) -> T) -> io::Result<Loaded<T>> {
-    if let Some(parsed) = known(files, path) {
+    if let Some(parsed) = stat(path).and_then(|stat| known(files, path, &stat)) {
         return Ok(Loaded { parsed, is_new: false });
     }
     let (version, is_settled, text) = read(path)?;
@@ -296,20 +296,20 @@ fn load<T>(files: &Files<T>, path: &Path, parse: fn(&[u8]) -> T) -> io::Result<L
 fn read(path: &Path) -> io::Result<(Version, bool, Vec<u8>)> {
     // `open_to_read` does not block on a pipe without a writer.
     let mut file = File::from(open::open_to_read(path)?);
-    let stat = file.metadata()?;
+    let stat = open::fstat(&file)?;
     // /dev/null stands for an empty file, as in ap_pcfg_openfile (util.c).
     if !stat.is_file() && path != Path::new("/dev/null") {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }
-    if stat.size() > LARGEST {
+    if stat.size > LARGEST {
         let text = format!("it has more than {LARGEST} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     let mut text = Vec::new();
     (&mut file).take(LARGEST).read_to_end(&mut text)?;
-    let (before, after) = (Version::of(&stat), Version::of(&file.metadata()?));
+    let (before, after) = (Version::of(&stat), Version::of(&open::fstat(&file)?));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let age_ns = i128::try_from(now).unwrap_or_default() - after.changed_ns.max(after.modified_ns);
+    let age_ns = i64::try_from(now).unwrap_or_default() - after.changed_ns.max(after.modified_ns);
     Ok((after, before == after && age_ns > COARSE_NS, text))
 }
 
@@ -333,11 +333,11 @@ mod tests {
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         File::options().write(true).open(&other).unwrap().set_modified(time).unwrap();
         fs::rename(&other, &path).unwrap();
-        assert!(store.known_users(&path).is_none());
+        assert!(stat(&path).is_some_and(|now| store.known_users(&path, &now).is_none()));
         let second = store.users(&path).unwrap();
         assert!(second.is_new && second.parsed.user(b"ann").is_none());
         fs::remove_file(&path).unwrap();
-        assert!(store.users(&path).is_err() && store.known_users(&path).is_none());
+        assert!(store.users(&path).is_err());
         assert!(store.users(folder.path()).is_err());
     }
 
