@@ -55,8 +55,9 @@
 #define MOST_PAIRS 4096
 /* Output that is held back until it is flushed or the script ends. */
 #define OUTPUT 65528
-/* The longest message to the error log. */
+/* The longest message to the error log, and to the slow log with so many frames. */
 #define MOST_MESSAGE 8192
+#define MOST_FRAMES 20
 /* Workers of a zygote. */
 #define MOST_SEATS 4096
 /* Notes and variables that a script may hand back to the server, in bytes. */
@@ -81,8 +82,8 @@ enum { FCGI_RESPONDER = 1, FCGI_HEADER = 8 };
 
 enum { STARTING = 0, IDLE = 1, BUSY = 2, DRAINING = 3 };
 
-/* crates/mpm/src/apps/page.rs reads it: the order and the widths are a contract. Only the worker
- * writes. */
+/* crates/sys/src/application.rs reads it: the order and the widths are a contract. Only the worker
+ * writes, but for the last field. */
 struct page {
     _Atomic uint32_t state;
     _Atomic uint32_t sequence; /* odd while `script` changes */
@@ -95,6 +96,8 @@ struct page {
     _Atomic uint32_t script_length;
     uint32_t unused;
     char script[448];
+    /* The server's: the `began_us` of the request whose backtrace it wants. */
+    _Atomic uint64_t traced_us;
 };
 
 /* ---- State ---- */
@@ -108,11 +111,11 @@ static struct {
     const char *name, *modules;
     uint32_t peer;
     uint64_t most_requests, most_memory;
-    bool no_new_privileges;
+    bool no_new_privileges, traces;
     uint8_t secret[16];
 } options = { .name = "php", .modules = "", .peer = UINT32_MAX };
 
-static int listener = -1, channel = -1;
+static int listener = -1, channel = -1, slow_log = -1;
 static struct page private_page;
 static struct page *page = &private_page;
 
@@ -143,6 +146,7 @@ static struct {
     bool has_tables; /* whether `notes` and `variables` are those of a request in progress */
     HashTable notes, variables;
     uint64_t began_us, cpu_us, ready_us;
+    bool is_traced; /* whether its backtrace is in the slow log */
 } request;
 
 static uint64_t now_us(clockid_t clock) {
@@ -628,6 +632,78 @@ static int on_target_gid(gid_t *gid) {
     return SUCCESS;
 }
 
+/* ---- The slow log ---- */
+
+/* Where a frame is: its own line, or for a function of PHP's that of its caller. */
+static const zend_execute_data *place_of(const zend_execute_data *frame) {
+    while (frame && !(frame->func && ZEND_USER_CODE(frame->func->type))) {
+        frame = frame->prev_execute_data;
+    }
+    return frame;
+}
+
+/* Writes the backtrace of a request that takes long, once, in the form of php-fpm's slow log. */
+static void trace_if_asked(void) {
+    uint64_t wanted = atomic_load_explicit(&page->traced_us, memory_order_relaxed);
+    if (wanted != request.began_us || request.is_traced || slow_log < 0) return;
+    request.is_traced = true;
+    char text[MOST_MESSAGE];
+    time_t now = time(NULL);
+    struct tm parts;
+    localtime_r(&now, &parts);
+    size_t length = strftime(text, sizeof text, "\n[%d-%b-%Y %H:%M:%S]", &parts);
+    length += (size_t)snprintf(text + length, sizeof text - length,
+        "  [pool %.64s] pid %d\nscript_filename = %.1024s\n", options.name, getpid(),
+        request.script);
+    const zend_execute_data *frame = EG(current_execute_data);
+    for (int depth = 0; frame && depth < MOST_FRAMES; frame = frame->prev_execute_data) {
+        const zend_execute_data *place = place_of(frame);
+        if (!frame->func || !place || sizeof text - length < 1024) continue;
+        const zend_string *name = frame->func->common.function_name;
+        const zend_class_entry *class = frame->func->common.scope;
+        length += (size_t)snprintf(text + length, sizeof text - length,
+            "[0x%016jx] %.128s%s%.128s() %.512s:%u\n", (uintmax_t)(uintptr_t)frame,
+            name && class ? ZSTR_VAL(class->name) : "", name && class ? "::" : "",
+            name ? ZSTR_VAL(name) : "{main}", ZSTR_VAL(place->func->op_array.filename),
+            place->opline->lineno);
+        depth++;
+    }
+    /* A log that cannot be written has nobody to be told of. */
+    if (write(slow_log, text, length) < 0) return;
+}
+
+static void (*inner_internal)(zend_execute_data *call, zval *result);
+static void (*inner_interrupt)(zend_execute_data *frame);
+
+/* A function of PHP's that has taken long is in the backtrace when it returns: interrupting what it
+ * waits for would change what the script sees. */
+static void on_internal(zend_execute_data *call, zval *result) {
+    if (inner_internal) inner_internal(call, result);
+    else execute_internal(call, result);
+    trace_if_asked();
+}
+
+static void on_interrupt(zend_execute_data *frame) {
+    trace_if_asked();
+    if (inner_interrupt) inner_interrupt(frame);
+}
+
+/* SIGRTMIN + 3: code of the script itself is interrupted at its next jump or call. */
+static void on_trace(int signal) {
+    (void)signal;
+#if PHP_VERSION_ID >= 80200
+    zend_atomic_bool_store_ex(&EG(vm_interrupt), true);
+#else
+    EG(vm_interrupt) = 1;
+#endif
+}
+
+/* Before PHP starts: scripts that are compiled without it do not call it. */
+static void prepare_traces(void) {
+    inner_internal = zend_execute_internal;
+    zend_execute_internal = on_internal;
+}
+
 /* ---- Functions and settings of the extension `apache2handler` ---- */
 
 /* Adds the fields of the request, in the names of the client. */
@@ -1033,6 +1109,7 @@ static bool serve(void) {
     request.settings = settings ? settings->value : NULL;
     request.settings_length = settings ? settings->value_length : 0;
     request.user = value_of("REMOTE_USER");
+    request.is_traced = false;
     request.reports = find("EVENKEEL_REPORT") != NULL;
     request.shows_source = find("EVENKEEL_SOURCE") != NULL;
     zend_hash_init(&request.notes, 8, NULL, ZVAL_PTR_DTOR, 0);
@@ -1088,6 +1165,8 @@ static bool peer_may(int socket) {
 static int work(int line) {
     struct sigaction late = { .sa_handler = on_terminate };
     sigaction(SIGTERM, &late, NULL);
+    struct sigaction trace = { .sa_handler = on_trace, .sa_flags = SA_RESTART };
+    sigaction(SIGRTMIN + 3, &trace, NULL);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "php worker");
     raise_oom_score();
@@ -1221,6 +1300,21 @@ static void kill_worker(uint32_t seat, int signal) {
     if (kill(-seats[seat].pid, signal) != 0) kill(seats[seat].pid, signal);
 }
 
+/* Interrupts a worker that uses a core. One that waits is left alone, because most system calls
+ * would end (signal(7)); its functions look at the page when they return. */
+static void trace_worker(uint32_t seat) {
+    if (seat >= MOST_SEATS || !seats[seat].pid) return;
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", seats[seat].pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length < 0 ? 0 : length] = 0;
+    const char *name_end = strrchr(text, ')');
+    if (name_end && name_end[1] == ' ' && name_end[2] == 'R') kill(seats[seat].pid, SIGRTMIN + 3);
+}
+
 static size_t living(void) {
     size_t count = 0;
     for (size_t seat = 0; seat < MOST_SEATS; seat++) count += seats[seat].pid != 0;
@@ -1249,6 +1343,12 @@ static bool receive_command(void) {
         case 'F': fork_worker(seat, shared); break;
         case 'D': drain(seat); break;
         case 'K': kill_worker(seat, (int)signal); break;
+        case 'T': trace_worker(seat); break;
+        case 'L':
+            if (slow_log >= 0) close(slow_log);
+            slow_log = shared;
+            shared = -1;
+            break;
         default: break;
     }
     if (shared >= 0) close(shared);
@@ -1359,6 +1459,7 @@ int main(int count, char **arguments) {
         else if (strcmp(name, "--requests") == 0) options.most_requests = strtoull(value, NULL, 10);
         else if (strcmp(name, "--memory") == 0) options.most_memory = strtoull(value, NULL, 10);
         else if (strcmp(name, "--no-new-privileges") == 0) options.no_new_privileges = *value == '1';
+        else if (strcmp(name, "--traces") == 0) options.traces = *value == '1';
         else return fail("unknown option");
     }
     int kind = 0;
@@ -1383,7 +1484,10 @@ int main(int count, char **arguments) {
     choose_ini(folder);
     zend_signal_startup();
     sapi_startup(&sapi);
+    if (options.traces) prepare_traces();
     if (sapi.startup(&sapi) == FAILURE) return fail("PHP could not be started");
+    inner_interrupt = zend_interrupt_function;
+    zend_interrupt_function = on_interrupt;
 #ifdef ZEND_SIGNALS
     /* Nothing here changes dispositions, so looking at seven of them per request finds nothing. */
     SIGG(reset) = 0;

@@ -5,13 +5,13 @@
 use evenkeel_tests::house::{House, children_of, send, wait_for};
 use evenkeel_tests::php::build;
 use evenkeel_tests::server::{Kind, Server};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MODULES: &str = "\
 LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so
@@ -36,8 +36,62 @@ const SCRIPTS: &[(&str, &str)] = &[
         echo 'slow';",
     ),
     ("wait", "<?php usleep(200000); echo getmypid();"),
+    ("sleeps", "<?php echo sleep(2), ' left';"),
+    (
+        "burns",
+        "<?php function burn(float $end) { while (hrtime(true) < $end) { $i = 7; } }
+        burn(hrtime(true) + 3e9); echo 'burnt';",
+    ),
+    (
+        "loops",
+        "<?php function turn(int $left) { for ($i = 0; $i < $left; $i++) { $x = $i % 7; } }
+        $end = time() + 3; while (time() < $end) turn(20000000); echo 'turned';",
+    ),
+    ("user", "<?php echo posix_geteuid(), ' ', posix_getegid(), ' ', getmypid();"),
+    ("attack", ATTACK),
     ("marks", "<?php echo touch(__DIR__ . '/../marks/it') ? 'marked' : 'failed';"),
 ];
+
+/// What a script of one pool tries to do to another: reads the memory of its zygote, and has it run
+/// a script without the secret.
+const ATTACK: &str = r#"<?php
+$said = [];
+foreach (glob('/proc/[0-9]*/comm') as $comm) {
+    $pid = basename(dirname($comm));
+    if (!str_starts_with((string)@file_get_contents($comm), 'php ') || $pid == getmypid()) continue;
+    foreach (['mem', 'environ', 'maps'] as $name) {
+        if (@file_get_contents("/proc/$pid/$name", false, null, 0, 16) !== false) {
+            $said[] = "read $name of $pid";
+        }
+    }
+    if (posix_kill((int)$pid, 0) && posix_geteuid() != fileowner("/proc/$pid")) {
+        $said[] = "may signal $pid";
+    }
+}
+foreach (glob(__DIR__ . '/../run/evenkeel-apps/*') as $socket) $said[] = "listed $socket";
+foreach (range(0, 3) as $number) {
+    $path = __DIR__ . '/../run/evenkeel-apps/' . posix_getppid() . "-$number.sock";
+    if (@stream_socket_client("unix://$path")) $said[] = "connected to $path";
+}
+foreach (explode(' ', (string)@$_GET['pids']) as $parent) foreach (range(0, 3) as $number) {
+    $path = __DIR__ . "/../run/evenkeel-apps/$parent-$number.sock";
+    $pipe = @stream_socket_client("unix://$path");
+    if (!$pipe) continue;
+    $pair = fn($name, $value) => pack('NN', strlen($name) | 1 << 31, strlen($value) | 1 << 31)
+        . $name . $value;
+    $record = fn($kind, $text) => pack('CCnnCC', 1, $kind, 1, strlen($text), 0, 0) . $text;
+    $params = $pair('SCRIPT_FILENAME', __DIR__ . '/user.php') . $pair('REQUEST_METHOD', 'GET')
+        . $pair('EVENKEEL_SECRET', str_repeat("\0", 16));
+    fwrite($pipe, $record(1, pack('nCx5', 1, 0)) . $record(4, $params) . $record(4, '')
+        . $record(5, ''));
+    $answer = (string)stream_get_contents($pipe);
+    if ($answer !== '') $said[] = "had an answer of $path: $answer";
+}
+foreach (array_merge(getenv(), $_SERVER) as $name => $value) {
+    if (str_starts_with($name, 'EVENKEEL')) $said[] = "sees $name";
+}
+echo json_encode($said);
+"#;
 
 fn open(more: &str) -> House {
     build().unwrap();
@@ -249,4 +303,178 @@ fn a_library_whose_program_is_missing_is_refused_with_the_way_to_get_it() {
     let error = Server::start(Kind::Evenkeel, house.path("").as_path(), house.address.port());
     let error = error.err().unwrap();
     assert!(error.contains("evenkeel-php7.9, which runs PHP, is not in "), "{error}");
+}
+
+#[test]
+fn a_request_that_waits_too_long_for_a_worker_is_answered_with_503() {
+    let house = open("AppMaxWorkers 1\nAppQueueTimeout 1\n");
+    assert_eq!(get(&house, "hello").0, 200);
+    let slow = ask(&house, "slow");
+    wait_for("the script to run", || {
+        let started = Instant::now();
+        let mut waiting = ask(&house, "hello");
+        let mut bytes = Vec::new();
+        waiting.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let is_late = text.starts_with("HTTP/1.1 503 ");
+        if is_late {
+            assert!(text.contains("\r\nRetry-After: 1\r\n"), "{text}");
+            assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
+        }
+        is_late
+    })
+    .unwrap();
+    assert!(house.error_log().contains("hello.php: no worker of the pool php was free in time"));
+    fs::write(house.path("go"), "").unwrap();
+    // The script itself has run for longer, which is no wait.
+    assert_eq!(read(slow), (200, "slow".into()));
+    assert_eq!(get(&house, "sleeps"), (200, "0 left".into()));
+    assert_eq!(get(&house, "hello"), (200, "hello".into()));
+}
+
+#[test]
+fn slow_scripts_are_in_the_slow_log_and_run_on_as_before() {
+    let house = open("AppSlowLog logs/slow.log\nAppSlowTimeout 1\n");
+    let asked: Vec<_> =
+        ["sleeps", "burns", "loops", "hello"].iter().map(|name| ask(&house, name)).collect();
+    let answers: Vec<_> = asked.into_iter().map(|stream| read(stream).1).collect();
+    assert_eq!(answers, ["0 left", "burnt", "turned", "hello"]);
+    let log = fs::read_to_string(house.path("logs/slow.log")).unwrap();
+    let traces: Vec<&str> = log.split("\n\n").collect();
+    assert_eq!(traces.len(), 3, "{log}");
+    let of = |script: &str| {
+        let named = |trace: &&&str| trace.contains(&format!("/{script}.php\n"));
+        traces.iter().find(named).unwrap_or_else(|| panic!("{script}: {log}"))
+    };
+    assert!(of("sleeps").contains("] sleep() ") && of("sleeps").contains("sleeps.php:1"), "{log}");
+    for (script, function) in [("burns", "burn"), ("loops", "turn")] {
+        assert!(of(script).contains("  [pool php] pid "), "{log}");
+        assert!(of(script).contains("] {main}() "), "{log}");
+        let has = script == "loops" || of(script).contains(&format!("] {function}() "));
+        assert!(has, "{log}");
+    }
+}
+
+#[test]
+fn one_process_has_a_pool_too() {
+    build().unwrap();
+    let mut house = House::lay_out(MODULES).unwrap();
+    fs::create_dir_all(house.path("run")).unwrap();
+    for (name, text) in SCRIPTS {
+        fs::write(house.path(&format!("htdocs/{name}.php")), text).unwrap();
+    }
+    house.start_as(&[], "-X").unwrap();
+    assert_eq!(get(&house, "hello"), (200, "hello".into()));
+    assert_eq!(get(&house, "segv").0, 503);
+    let (status, body) = get(&house, "pid");
+    let (worker, zygote) = body.split_once(' ').unwrap();
+    assert_eq!(status, 200);
+    let keeper = children_of(house.parent());
+    assert_eq!(keeper.len(), 1, "{keeper:?}");
+    assert!(children_of(keeper[0]).contains(&zygote.parse().unwrap()));
+    let all = [keeper[0], worker.parse().unwrap(), zygote.parse().unwrap()];
+    house.stop().unwrap();
+    let lives = |pid: &u32| fs::exists(format!("/proc/{pid}")).unwrap();
+    wait_for("the pool to end", || !all.iter().any(lives)).unwrap();
+    assert_eq!(fs::read_dir(house.path("run/evenkeel-apps")).unwrap().count(), 0);
+}
+
+/// The hosts a, b and c, of which two have users of their own.
+const USERS: &str = "\
+<VirtualHost *>
+ServerName a
+AppUser nobody
+</VirtualHost>
+<VirtualHost *>
+ServerName b
+AppUser games games
+</VirtualHost>
+<VirtualHost *>
+ServerName c
+</VirtualHost>
+";
+
+fn get_of(house: &House, host: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(house.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let text = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(text.as_bytes()).unwrap();
+    read(stream)
+}
+
+#[test]
+fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
+    assert!(geteuid().is_root(), "only root can run scripts as other users");
+    let house = open(USERS);
+    let ids = |host: &str| {
+        let (status, body) = get_of(&house, host, "user.php");
+        assert_eq!(status, 200, "{body} {}", house.error_log());
+        let numbers: Vec<u32> = body.split(' ').map(|word| word.parse().unwrap()).collect();
+        numbers
+    };
+    let (a, b, c) = (ids("a"), ids("b"), ids("c"));
+    let named = |name: &str, option: &str| -> u32 {
+        let output = std::process::Command::new("id").args([option, name]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    };
+    assert_eq!(&a[..2], [named("nobody", "-u"), named("nobody", "-g")]);
+    assert_eq!(&b[..2], [named("games", "-u"), named("games", "-g")]);
+    assert_eq!(&c[..2], [named("www-data", "-u"), named("www-data", "-g")]);
+    // What a script of one pool tries to do to the others.
+    for host in ["a", "b", "c"] {
+        let path = format!("attack.php?pids={}", house.parent());
+        assert_eq!(get_of(&house, host, &path), (200, "[]".into()), "{host}");
+    }
+    // A death in one pool disturbs no other.
+    assert_eq!(get_of(&house, "a", "segv.php").0, 503);
+    assert_eq!(ids("b"), b);
+    assert!(house.error_log().contains("pool php-nobody: the worker (pid "));
+    // A reload takes the user away.
+    house.configure(&[MODULES, &USERS.replace("AppUser nobody\n", "")].concat()).unwrap();
+    house.reload().unwrap();
+    wait_for("the other user", || ids("a")[..2] == c[..2]).unwrap();
+}
+
+#[test]
+fn a_broken_php_ini_is_named_and_the_old_pool_serves_on() {
+    let mut house = House::lay_out(&[MODULES, "PHPINIDir ini\n"].concat()).unwrap();
+    fs::create_dir_all(house.path("run")).unwrap();
+    fs::create_dir_all(house.path("ini")).unwrap();
+    build().unwrap();
+    for (name, text) in SCRIPTS {
+        fs::write(house.path(&format!("htdocs/{name}.php")), text).unwrap();
+    }
+    fs::write(house.path("ini/php.ini"), "precision = 5\n").unwrap();
+    house.start(&[]).unwrap();
+    assert_eq!(get(&house, "ini"), (200, "5".into()));
+    let old = zygote(&house);
+    // PHP exits where it cannot preload.
+    fs::write(house.path("ini/php.ini"), "precision = 6\nopcache.preload = /nowhere/at/all.php\n\
+        zend_extension = opcache\nopcache.enable = 1\n")
+        .unwrap();
+    house.reload().unwrap();
+    wait_for("the failure", || house.error_log().contains("pool php: the zygote (pid ")).unwrap();
+    assert_eq!(get(&house, "ini"), (200, "5".into()));
+    assert_eq!(zygote(&house), old);
+    fs::write(house.path("ini/php.ini"), "precision = 7\n").unwrap();
+    house.reload().unwrap();
+    wait_for("the new php.ini", || get(&house, "ini") == (200, "7".into())).unwrap();
+}
+
+#[test]
+fn pools_that_cannot_be_are_refused_with_file_and_line() {
+    build().unwrap();
+    for (line, why) in [
+        ("AppUser no-such-user", "AH00543: bad user name no-such-user"),
+        ("AppUser nobody no-such-group", "AH00544: bad group name no-such-group"),
+        ("AppUser root", "AppUser root: scripts do not run as root"),
+        ("AppQueueTimeout 0", "AppQueueTimeout 0: a number from 1 to 86400 is meant"),
+        ("AppSlowTimeout never", "AppSlowTimeout never: a number from 1 to 86400 is meant"),
+        ("AppSlowLog nowhere/slow.log", "nowhere/slow.log: there is no such folder"),
+    ] {
+        let house = House::lay_out(&[MODULES, line, "\n"].concat()).unwrap();
+        let error = Server::start(Kind::Evenkeel, &house.path(""), house.address.port());
+        let error = error.err().unwrap();
+        assert!(error.contains(why) && error.contains("AH00526: Syntax error on line"), "{error}");
+    }
 }

@@ -3,16 +3,21 @@
 
 use evenkeel_config::ModuleSet;
 use evenkeel_message::{Address, Notice};
+use evenkeel_modules::php::PoolUser;
 use evenkeel_mpm::Settings;
 use evenkeel_mpm::apps::{Application, Bounds, Pool, Pools};
 use evenkeel_pipeline::{ApplicationPool, Site};
 use evenkeel_scoreboard::{ApplicationLine, Figure};
+use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::clock;
-use evenkeel_sys::identity;
-use evenkeel_sys::process::{End, Pid, usable_cores};
+use evenkeel_sys::identity::{self, Identity};
+use evenkeel_sys::process::{self, End, Pid, usable_cores};
 use evenkeel_sys::waker::Waker;
 use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -74,17 +79,22 @@ pub fn program_of(library: Option<&str>) -> Result<PathBuf, String> {
     })
 }
 
-/// What the pool of a site runs; `None` if the site runs no PHP.
+/// What the pools of a site run.
+#[derive(Default)]
+pub struct Planned {
+    /// What each pool runs.
+    pub applications: Vec<Application>,
+    /// The index of the pool of each server.
+    pub of_servers: Box<[u32]>,
+}
+
+/// What the pools of a site run; nothing if the site runs no PHP.
 ///
 /// # Errors
-/// The program is missing.
-pub fn of_site(
-    site: &Site,
-    modules: &ModuleSet,
-    settings: &Settings,
-) -> Result<Option<Application>, String> {
+/// The program is missing, or scripts cannot run as the user of AppUser.
+pub fn of_site(site: &Site, modules: &ModuleSet, settings: &Settings) -> Result<Planned, String> {
     if !site.runs_php {
-        return Ok(None);
+        return Ok(Planned::default());
     }
     let program = program_of(modules.path_of(PHP))?;
     let php = &site.global.php;
@@ -97,7 +107,7 @@ pub fn of_site(
     arguments.extend(["--modules".to_owned(), names.join(" ")]);
     let bounds = &php.bounds;
     let identity = settings.identity.clone().filter(|_| identity::is_root());
-    Ok(Some(Application {
+    let usual = Application {
         name: "php".to_owned(),
         program,
         arguments,
@@ -112,8 +122,50 @@ pub fn of_site(
             request_timeout: (bounds.request_timeout_s > 0)
                 .then(|| Duration::from_secs(bounds.request_timeout_s)),
             idle_timeout: Duration::from_secs(bounds.idle_timeout_s),
+            slow: (php.slow_log.clone())
+                .map(|path| (Duration::from_secs(bounds.slow_timeout_s), path)),
         },
-    }))
+    };
+    let (mut applications, mut indices) = (Vec::new(), HashMap::new());
+    let mut of_servers = Vec::new();
+    for server in &site.servers {
+        let user = server.settings.php.user.as_ref();
+        let index = match indices.entry(user.map(|user| (user.uid, user.gid))) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                applications.push(match user {
+                    Some(user) => as_user(&usual, user)?,
+                    None => usual.clone(),
+                });
+                *new.insert(u32::try_from(applications.len() - 1).unwrap_or(u32::MAX))
+            }
+        };
+        of_servers.push(index);
+    }
+    Ok(Planned { applications, of_servers: of_servers.into() })
+}
+
+/// The application of a user with a pool of its own.
+fn as_user(usual: &Application, user: &PoolUser) -> Result<Application, String> {
+    let PoolUser { uid, name, gid, has_other_group } = user;
+    let mut application = usual.clone();
+    application.name = match has_other_group {
+        true => format!("php-{name}-{gid}"),
+        false => format!("php-{name}"),
+    };
+    if !identity::is_root() {
+        let own = (identity::own_uid(), identity::own_gid());
+        return match own == (*uid, *gid) {
+            true => Ok(application),
+            false => Err(format!(
+                "AppUser {name}: only a server that root starts can run scripts as another user"
+            )),
+        };
+    }
+    let groups = identity::groups_of(name, *gid)
+        .map_err(|error| format!("AppUser {name}: the groups of the user: {error}"))?;
+    application.identity = Some(Identity { uid: *uid, gid: *gid, groups });
+    Ok(application)
 }
 
 /// The pools of the parent.
@@ -184,6 +236,35 @@ impl Applications {
             pools.child_ended(index);
         }
     }
+}
+
+/// The longest sleep of a process that looks after pools.
+const REST: Duration = Duration::from_secs(1);
+
+impl Applications {
+    /// Looks after the pools until the other end of a pipe is closed, and then ends them. `say`
+    /// gets what is for the error log.
+    pub fn keep(&mut self, pipe: &OwnedFd, say: impl Fn(&Notice)) {
+        while !is_closed(pipe) {
+            while let Some((pid, end)) = process::reap() {
+                self.ended(pid, end).iter().flatten().for_each(&say);
+            }
+            self.turn().iter().for_each(&say);
+            let now_us = clock::monotonic_us();
+            let wait = self
+                .next_us()
+                .map_or(REST, |at| Duration::from_micros(at.saturating_sub(now_us)).min(REST));
+            let descriptors: Vec<_> = self.descriptor().into_iter().chain([pipe.as_fd()]).collect();
+            if wait_readable(&descriptors, Some(wait)).is_err() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Whether the other end of a pipe, on which nothing is ever sent, is closed.
+fn is_closed(pipe: &OwnedFd) -> bool {
+    wait_readable(&[pipe.as_fd()], Some(Duration::ZERO)).is_ok_and(|ready| ready == [true])
 }
 
 /// The folder of the sockets, in which every user can find those that are open to it: in that of

@@ -1,7 +1,7 @@
 //! The server that the parent runs: reads the configuration, opens the logs, serves in the children
 //! and writes what a dead child left. All of its state belongs to the parent.
 
-use crate::applications::{self, Applications};
+use crate::applications::{self, Applications, Planned};
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::launcher::Launcher;
 use crate::logs::{self, LogPlan};
@@ -10,14 +10,15 @@ use crate::{serving, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text, terminal_text};
 use evenkeel_message::{Level, Notice};
-use evenkeel_mpm::apps::{Application, Pool};
+use evenkeel_mpm::apps::Pool;
 use evenkeel_mpm::{Child, Loaded, Mode, Server, Settings};
 use evenkeel_pipeline::Site;
 use evenkeel_sys::identity;
 use evenkeel_sys::memory;
-use evenkeel_sys::process::{End, Pid};
+use evenkeel_sys::process::{self, End, Pid, Side};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -33,9 +34,9 @@ pub struct Running {
     /// The settings of the launcher, if the site runs programs.
     launches: Option<Settings>,
     launcher: OnceCell<Rc<Launcher>>,
-    /// What its pool runs, if it runs PHP.
-    application: Option<Application>,
-    pool: OnceCell<Rc<Pool>>,
+    /// What its pools run, if it runs PHP.
+    planned: Planned,
+    pools: OnceCell<Vec<Rc<Pool>>>,
     /// The notices of the reader of the configuration.
     remarks: Vec<evenkeel_config::Notice>,
     /// What there is to say about certificates and keys.
@@ -60,9 +61,14 @@ impl Running {
         self.launcher.get().map(|launcher| &**launcher)
     }
 
-    /// The pool that runs PHP; none if the site runs none.
-    pub fn pool(&self) -> Option<&Pool> {
-        self.pool.get().map(|pool| &**pool)
+    /// The pools that run PHP; none if the site runs none.
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.get().into_iter().flatten().map(|pool| &**pool)
+    }
+
+    /// The index of the pool of each virtual host.
+    pub fn pools_of_servers(&self) -> &[u32] {
+        &self.planned.of_servers
     }
 
     /// The open logs; none before [`Server::activate`].
@@ -83,6 +89,8 @@ pub struct Evenkeel {
     /// The launchers of all sites that are served.
     launchers: Vec<Weak<Launcher>>,
     applications: Applications,
+    /// What ends the process that looks after the pools, when it is closed (`-X`).
+    keeper: Option<io::PipeWriter>,
     greeting: Option<String>,
     /// Notices of the start that await the opening of the error log. The terminal has them already.
     early: RefCell<Vec<Notice>>,
@@ -105,6 +113,7 @@ impl Evenkeel {
             active: None,
             launchers: Vec::new(),
             applications: Applications::default(),
+            keeper: None,
             greeting,
             early,
         }
@@ -154,23 +163,47 @@ impl Evenkeel {
         Ok(())
     }
 
-    /// Opens the pool of a site that runs PHP, or renews the one that there is.
-    fn open_pool(&mut self, running: &Running) -> Result<(), String> {
-        let Some(application) = &running.application else { return Ok(()) };
-        // One process alone has no parent that could look after the pool.
-        if self.mode == Mode::OneProcess {
+    /// Opens the pools of a site that runs PHP, or renews those that there are.
+    fn open_pools(&mut self, running: &Running) -> Result<(), String> {
+        let planned = running.planned.applications.iter().cloned();
+        if let Some(pools) = running.pools.get() {
+            // The return to an earlier configuration.
+            pools.iter().zip(planned).for_each(|(pool, application)| pool.renew(application));
             return Ok(());
         }
-        match running.pool.get() {
-            // The return to an earlier configuration.
-            Some(pool) => pool.renew(application.clone()),
-            None => {
-                let folder = &running.site.runtime_dir;
-                let pool = self.applications.open(application.clone(), folder)?;
-                let _empty_before = running.pool.set(pool);
+        let folder = &running.site.runtime_dir;
+        let opened: Result<Vec<_>, _> =
+            planned.map(|application| self.applications.open(application, folder)).collect();
+        let opened = opened?;
+        let has_some = !opened.is_empty();
+        let _empty_before = running.pools.set(opened);
+        match has_some && self.mode == Mode::OneProcess {
+            true => self.start_keeper(),
+            false => Ok(()),
+        }
+    }
+
+    /// Starts a process that looks after the pools, where one process serves and has no parent.
+    /// It ends when this process does.
+    fn start_keeper(&mut self) -> Result<(), String> {
+        let failed = |error: io::Error| format!("no process can look after the pools: {error}");
+        let (reader, writer) = io::pipe().map_err(failed)?;
+        match process::fork().map_err(failed)? {
+            Side::Parent(_) => {
+                self.keeper = Some(writer);
+                Ok(())
+            }
+            Side::Child => {
+                drop(writer);
+                let reader = OwnedFd::from(reader);
+                // Signals of the terminal are for the process that serves.
+                let _no_terminal = process::leave_terminal();
+                process::name_thread("pools");
+                let mut applications = std::mem::take(&mut self.applications);
+                applications.keep(&reader, |notice| self.say(notice));
+                process::exit_now(0)
             }
         }
-        Ok(())
     }
 
     fn say(&self, notice: &Notice) {
@@ -211,7 +244,7 @@ impl Server for Evenkeel {
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.needs_launcher.then(|| settings.clone());
         let launcher = OnceCell::new();
-        let application = applications::of_site(&site, &modules, &settings)?;
+        let planned = applications::of_site(&site, &modules, &settings)?;
         let running = Running {
             site,
             tls,
@@ -219,8 +252,8 @@ impl Server for Evenkeel {
             open,
             launches,
             launcher,
-            application,
-            pool: OnceCell::new(),
+            planned,
+            pools: OnceCell::new(),
             remarks: notices,
             warnings,
             _rest: Freed,
@@ -263,7 +296,7 @@ impl Server for Evenkeel {
             let _printed_elsewhere = errors.take_standard_error();
         }
         self.start_launcher(running)?;
-        self.open_pool(running)?;
+        self.open_pools(running)?;
         // The parent opens the logs after it listens.
         if let Some(greeting) = self.greeting.take() {
             crate::terminal::say(&greeting);

@@ -15,10 +15,10 @@ use evenkeel_modules::ServerState;
 use evenkeel_modules::compression::Presses;
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::lab;
-use evenkeel_monitor::{Facts, Snapshot, View};
+use evenkeel_monitor::{Application, Facts, Snapshot, View};
 use evenkeel_mpm::service::{Service, ServiceContext};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
-use evenkeel_pipeline::{Pipeline, Server, Site};
+use evenkeel_pipeline::{PhpPools, Pipeline, Server, Site};
 use evenkeel_proto::{
     BodyFraming, Persistence, Refusal, address, bad_path, expectation, raw_path, recognise_method,
 };
@@ -47,11 +47,18 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let writers: Vec<_> = (0..child.buffers.count()).map(|b| child.buffers.writer(b)).collect();
     let writers = Mutex::new(writers);
     let log = Arc::clone(&errors);
-    let pool = running.pool().map(|pool| Arc::new(applications::Served::of(pool, child.index)));
+    let served = running.pools().map(|pool| Arc::new(applications::Served::of(pool, child.index)));
+    let pools: Vec<_> = served.collect();
+    let php = (!pools.is_empty()).then(|| {
+        Arc::new(PhpPools {
+            pools: pools.iter().map(|pool| Arc::clone(pool) as Arc<_>).collect(),
+            of_servers: running.pools_of_servers().into(),
+        })
+    });
     let status: Arc<dyn ServerState> = Arc::new(State {
         board: child.board,
         facts: settings::facts(&running.site, child.settings.configured.model),
-        pool: pool.clone(),
+        pools,
     });
     let model = child.settings.configured.model;
     let (caches, policy) = caching(model, &child.limits);
@@ -88,8 +95,8 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         if let Some(socket) = &launcher {
             pipeline.use_launcher(Arc::clone(socket));
         }
-        if let Some(pool) = &pool {
-            pipeline.use_php(Arc::clone(pool) as Arc<_>);
+        if let Some(pools) = &php {
+            pipeline.use_php(Arc::clone(pools));
         }
         let thread_site = ThreadSite {
             pipeline,
@@ -146,19 +153,25 @@ const MOST_CACHES: usize = 64;
 /// that adjusts itself may be far larger.
 const MOST_PRESSES: usize = 256;
 
+/// If there are more pools, those that were never asked are not on the status page.
+const MOST_IDLE_POOLS: usize = 16;
+
 /// The state of the server for the status page.
 struct State {
     board: Scoreboard,
     facts: Facts,
-    /// The pool that runs PHP.
-    pool: Option<Arc<applications::Served>>,
+    /// The pools that run PHP.
+    pools: Vec<Arc<applications::Served>>,
 }
 
 impl ServerState for State {
     fn snapshot(&self, view: View) -> Snapshot {
         let mut snapshot =
             evenkeel_monitor::collect(&self.board, &self.facts, view, clock::realtime_us());
-        snapshot.applications = self.pool.iter().map(|pool| pool.figures()).collect();
+        let figures = self.pools.iter().map(|pool| pool.figures());
+        // A host of many users has many pools, of which few are in use.
+        let is_shown = |pool: &Application| self.pools.len() <= MOST_IDLE_POOLS || pool.asked > 0;
+        snapshot.applications = figures.filter(is_shown).collect();
         snapshot
     }
 }

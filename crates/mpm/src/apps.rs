@@ -7,6 +7,7 @@ mod bounds;
 mod zygote;
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -388,7 +389,7 @@ impl Inner {
         let line = &*pool.line;
         let (mut children, mut busy, mut memory) = (Vec::new(), 0, 0);
         for zygote in &mut self.zygotes {
-            zygote.look(now_us, self.application.bounds.request_timeout, &mut children);
+            zygote.look(now_us, &self.application.bounds, &mut children);
         }
         for child in &children {
             busy += u64::from(child.working > 0);
@@ -500,7 +501,16 @@ impl Inner {
         }
         self.renews = false;
         let Some(listener) = &self.listener else { return };
-        let started = Zygote::start(&self.application, listener, &pool.secret, now_us);
+        let slow_log = self.application.bounds.slow.as_ref().and_then(|(_, path)| {
+            open_log(path)
+                .inspect_err(|error| {
+                    let name = &self.application.name;
+                    let text = format!("pool {name}: AppSlowLog {} is not kept", path.display());
+                    notices.push(Notice::own("php", Level::Error, text).because(error));
+                })
+                .ok()
+        });
+        let started = Zygote::start(&self.application, listener, &pool.secret, slow_log, now_us);
         let started = started.and_then(|zygote| {
             zygote.watch(set)?;
             Ok(zygote)
@@ -538,6 +548,14 @@ impl Inner {
             self.zygotes.iter_mut().for_each(Zygote::end);
         }
     }
+}
+
+/// Opens a log for appending.
+///
+/// # Errors
+/// open(2)'s.
+pub fn open_log(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
 }
 
 fn of_death(pool: &str, death: &Death) -> Notice {

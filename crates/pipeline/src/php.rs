@@ -17,6 +17,7 @@ use evenkeel_upstream::{
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A pool, as a serving thread sees it.
 pub trait ApplicationPool: Send + Sync {
@@ -40,6 +41,21 @@ pub trait ApplicationPool: Send + Sync {
     fn note_line_us(&self, line_us: u64);
 }
 
+/// The pools of a site, and which of them runs the scripts of each server.
+pub struct PhpPools {
+    /// The pools.
+    pub pools: Vec<Arc<dyn ApplicationPool>>,
+    /// The index of the pool of each server.
+    pub of_servers: Box<[u32]>,
+}
+
+impl PhpPools {
+    fn of(&self, server: usize) -> Option<Arc<dyn ApplicationPool>> {
+        let index = *self.of_servers.get(server)?;
+        self.pools.get(usize::try_from(index).ok()?).cloned()
+    }
+}
+
 /// What a request asks of PHP; `None` if no pool runs scripts.
 pub(crate) fn wanted(pipeline: &Pipeline, request: &Request) -> Option<Wanted> {
     pipeline.site.runs_php.then(|| php::wanted(request)).flatten()
@@ -57,7 +73,7 @@ pub(crate) async fn run(
     looked: Option<&Looked>,
 ) -> Result<Response, Answer> {
     check(request, plan, looked)?;
-    let Some(pool) = pipeline.php.get().map(Arc::clone) else {
+    let Some(pool) = pipeline.php.get().and_then(|pools| pools.of(request.server)) else {
         let text = "no pool runs scripts in this process".to_owned();
         request.notify(Notice::own("php", Level::Error, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
@@ -72,7 +88,9 @@ pub(crate) async fn run(
     };
     let body_length = (length != BodyLength::None).then(|| body.length());
     let silence = pipeline.site.server(request.server).timeout();
-    let patience = Patience { connect: silence, silence };
+    let queue = pipeline.site.global.php.bounds.queue_timeout_s.map(Duration::from_secs);
+    let queue = queue.unwrap_or(silence);
+    let patience = Patience { connect: queue, silence, queue: Some(queue) };
     let place = enter(pipeline, request, &*pool, patience, &may_wait).await?;
     let path_info = request.resource.path_info.clone();
     let path_translated = match path_info.is_empty() {
@@ -206,14 +224,14 @@ async fn enter(
 ) -> Result<Place, Answer> {
     let departure = Rc::clone(&request.departure);
     let entered =
-        pipeline.places.enter(may_wait, pool.address(), patience.silence, &departure).await;
+        pipeline.places.enter(may_wait, pool.address(), patience.connect, &departure).await;
     entered.map_err(|why| {
         if why == NoPlace::Late {
             let text = format!(
                 "no place at the pool {} became free within {} s: it has three quarters of the \
                  workers already",
                 pool.name(),
-                patience.silence.as_secs()
+                patience.connect.as_secs()
             );
             request.notify(Notice::own("php", Level::Error, text));
         }

@@ -138,7 +138,7 @@ fn patience(pipeline: &Pipeline, request: &Request, worker: Option<&proxy::Worke
     let silence = worker.and_then(|worker| worker.timeout).or(server.settings.proxy.timeout);
     let silence = silence.unwrap_or_else(|| server.timeout());
     let connect = worker.and_then(|worker| worker.connection_timeout).unwrap_or(silence);
-    Patience { connect, silence }
+    Patience { connect, silence, queue: None }
 }
 
 /// Looks the path of a target up in the file system, as it is and below DocumentRoot, and names the

@@ -8,7 +8,7 @@ use crate::frames::Frames;
 use crate::including::PlainPages;
 use crate::look;
 use crate::phases;
-use crate::php::ApplicationPool;
+use crate::php::PhpPools;
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
@@ -69,8 +69,8 @@ pub struct Pipeline {
     pub(crate) launcher: OnceCell<Arc<OwnedFd>>,
     /// The pages that have no elements.
     pub(crate) plain_pages: PlainPages,
-    /// The pool that runs PHP; empty if there is none.
-    pub(crate) php: OnceCell<Arc<dyn ApplicationPool>>,
+    /// The pools that run PHP; empty if there are none.
+    pub(crate) php: OnceCell<Arc<PhpPools>>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -143,9 +143,9 @@ impl Pipeline {
         let _already_set = self.launcher.set(socket);
     }
 
-    /// Sets the pool that runs PHP.
-    pub fn use_php(&self, pool: Arc<dyn ApplicationPool>) {
-        let _already_set = self.php.set(pool);
+    /// Sets the pools that run PHP.
+    pub fn use_php(&self, pools: Arc<PhpPools>) {
+        let _already_set = self.php.set(pools);
     }
 
     /// Runs all phases on a request whose virtual host and path are known.

@@ -22,6 +22,9 @@ pub const PAGE: usize = 4096;
 const SCRIPT: usize = 448;
 const SCRIPT_AT: usize = 64;
 
+/// The offset of the only field that the parent writes.
+const TRACED_AT: u64 = (SCRIPT_AT + SCRIPT) as u64;
+
 /// A zygote's messages are no longer.
 const MOST_MESSAGE: usize = 256;
 
@@ -139,6 +142,16 @@ impl ZygoteChannel {
         self.send(&[&b"K\0\0\0"[..], &seat.to_le_bytes(), &signal.to_le_bytes()].concat(), None)
     }
 
+    /// Has a worker that uses a core look at its page.
+    pub fn trace(&self, seat: u32) -> io::Result<()> {
+        self.send(&[&b"T\0\0\0"[..], &seat.to_le_bytes()].concat(), None)
+    }
+
+    /// Gives the zygote the file for backtraces, before any worker is forked.
+    pub fn send_slow_log(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        self.send(b"L\0\0\0\0\0\0\0", Some(file))
+    }
+
     /// Receives a message, if one has arrived.
     #[must_use]
     pub fn hear(&self) -> Heard {
@@ -187,7 +200,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// A worker's page in memory that the worker writes and the parent reads.
+/// A worker's page in memory that the worker writes and the parent reads. The parent writes one
+/// field, by which it asks for a backtrace.
 #[derive(Debug)]
 pub struct Page(OwnedFd);
 
@@ -256,6 +270,12 @@ impl Page {
             wait_us: number(40),
             memory: number(48),
         }
+    }
+
+    /// Asks for a backtrace of the request that began at this time. Errors are pwrite(2)'s.
+    pub fn ask_for_trace(&self, began_us: u64) -> io::Result<()> {
+        rustix::io::pwrite(&self.0, &began_us.to_le_bytes(), TRACED_AT)?;
+        Ok(())
     }
 
     /// The script of the request in progress, or of the last one; empty while it changes.

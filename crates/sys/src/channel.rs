@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -107,11 +107,7 @@ impl Channel {
     /// Whether the other end has read everything. False on an error of the kernel.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        // SIOCOUTQ under its other name: for a socket, what the other side has not read (unix(7)).
-        let mut unread: libc::c_int = 1;
-        // SAFETY: the kernel writes one int, which is live for the call.
-        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
-        done == 0 && unread == 0
+        crate::socket::unread(&self.socket).is_ok_and(|unread| unread == 0)
     }
 
     /// Receives a byte, if one has arrived. An error of the kernel counts as `Closed`.

@@ -90,6 +90,12 @@ impl Socket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
+    /// How much of what was sent the other end has not read. A Unix socket counts the kernel's own
+    /// use of memory too. Errors are ioctl(2)'s.
+    pub fn unread(&self) -> io::Result<usize> {
+        unread(&self.descriptor)
+    }
+
     /// Whether bytes have arrived, without reading them; false at the end of the stream.
     /// `WouldBlock` if nothing has arrived.
     pub fn peek(&self) -> io::Result<bool> {
@@ -226,6 +232,19 @@ impl AsFd for Socket {
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
+    }
+}
+
+/// How much of what was sent on a socket the other end has not read. A Unix socket counts the
+/// kernel's own use of memory too. Errors are ioctl(2)'s.
+pub fn unread(socket: &OwnedFd) -> io::Result<usize> {
+    // SIOCOUTQ under its other name (unix(7)).
+    let mut unread: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which is live for the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
+    match done {
+        0 => Ok(usize::try_from(unread).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

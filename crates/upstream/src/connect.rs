@@ -24,6 +24,9 @@ pub struct Patience {
     pub connect: Duration,
     /// The time in which the application must send or accept something.
     pub silence: Duration,
+    /// The time in which a worker must have begun with the request, if its wait in the queue is
+    /// bounded. Then the connection is one of a Unix socket.
+    pub queue: Option<Duration>,
 }
 
 /// Connects to an application. The addresses of a host are tried in order.

@@ -1,6 +1,7 @@
 //! One FastCGI request on its connection: sends what is left of the request while it reads the
 //! response, since an application may answer before it has read everything.
 
+use crate::connect::Patience;
 use crate::failure::FailureKind;
 use crate::spool::{Spool, SpoolReader};
 use bytes::Bytes;
@@ -16,13 +17,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// The bytes that are received at a time.
 const RECEIVED: usize = 32 << 10;
 
 /// An application that is silent for so long is slow.
 pub(crate) const SLOW_AFTER: Duration = Duration::from_millis(250);
+
+/// The least time between two looks whether a request is still in the queue of its pool.
+const LEAST_LOOK: Duration = Duration::from_secs(1);
 
 /// The most bytes of the buffer for requests that a thread keeps.
 const MOST_KEPT: usize = 128 << 10;
@@ -71,6 +75,11 @@ pub(crate) struct Conversation {
     /// Runs while the application is silent: at first until it is slow.
     timer: Option<Pin<Box<Sleep>>>,
     is_slow: bool,
+    /// Until when a worker must have begun with the request; `None` once one has, or where it may
+    /// take any time.
+    queue_end: Option<Instant>,
+    /// The bytes of the request that were sent.
+    written: usize,
 }
 
 impl Conversation {
@@ -83,13 +92,14 @@ impl Conversation {
         socket: Socket,
         encode: impl FnOnce(&mut Vec<u8>),
         body: Spool,
-        silence: Duration,
+        patience: Patience,
         blocking_pool: &Arc<BlockingPool>,
     ) -> Result<Self, FailureKind> {
         let mut body = match body.into_memory() {
             Ok(bytes) => Ok(bytes),
             Err(spool) => Err(spool.reader(Arc::clone(blocking_pool))),
         };
+        let mut written = 0;
         let out = BUFFERS.with_borrow_mut(|buffers| {
             let out = &mut buffers.sent;
             out.clear();
@@ -98,7 +108,10 @@ impl Conversation {
                 encode_body_end(out, bytes);
             }
             let left = match socket.send(&[IoSlice::new(out)], false) {
-                Ok(count) => out.get(count..).unwrap_or_default().to_vec(),
+                Ok(count) => {
+                    written = count;
+                    out.get(count..).unwrap_or_default().to_vec()
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => out.clone(),
                 // What the application has said before it hung up tells more.
                 Err(_) => {
@@ -122,9 +135,11 @@ impl Conversation {
             reader: RecordReader::new(),
             events: VecDeque::new(),
             is_output_closed: false,
-            silence,
+            silence: patience.silence,
             timer: None,
             is_slow: false,
+            queue_end: patience.queue.map(|queue| Instant::now() + queue),
+            written,
         })
     }
 
@@ -138,8 +153,13 @@ impl Conversation {
         if heard.is_ready() || has_sent {
             (self.timer, self.is_slow) = (None, false);
         }
-        if heard.is_pending() && self.poll_silence(context).is_ready() {
-            return Poll::Ready(Err(FailureKind::Silent));
+        if heard.is_ready() {
+            self.queue_end = None;
+        }
+        if heard.is_pending()
+            && let Poll::Ready(why) = self.poll_silence(context)
+        {
+            return Poll::Ready(Err(why));
         }
         heard
     }
@@ -150,19 +170,37 @@ impl Conversation {
         self.is_slow
     }
 
-    /// Ready once the application has been silent for too long.
-    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready once the application has been silent for too long, or the request too long in the
+    /// queue. A request in the queue is no silence.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<FailureKind> {
         let first = self.silence.min(SLOW_AFTER);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(first)));
-        std::task::ready!(timer.as_mut().poll(context));
-        let rest = self.silence - first;
-        if !self.is_slow && rest > Duration::ZERO {
+        loop {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(first)));
+            std::task::ready!(timer.as_mut().poll(context));
+            let now = timer.deadline();
+            let queue_end = self.queue_end.take().map(|end| (end, self.is_in_queue()));
+            let next = match queue_end {
+                Some((end, true)) => {
+                    self.queue_end = Some(end);
+                    if now >= end {
+                        return Poll::Ready(FailureKind::Late);
+                    }
+                    end.min(now + (self.silence / 8).max(LEAST_LOOK))
+                }
+                // The worker has begun since the last look, and may be silent from now on.
+                Some(_) if self.is_slow => now + self.silence,
+                _ if !self.is_slow && self.silence > first => now + (self.silence - first),
+                _ => return Poll::Ready(FailureKind::Silent),
+            };
             self.is_slow = true;
-            let end = timer.deadline() + rest;
-            timer.as_mut().reset(end);
-            return timer.as_mut().poll(context);
+            let Some(timer) = &mut self.timer else { return Poll::Pending };
+            timer.as_mut().reset(next);
         }
-        Poll::Ready(())
+    }
+
+    /// Whether no worker has read from the connection: the kernel still has all that was sent.
+    fn is_in_queue(&self) -> bool {
+        self.socket.socket().unread().is_ok_and(|unread| unread >= self.written)
     }
 
     /// Sends as much as the connection takes. Says whether anything was sent.
@@ -177,6 +215,7 @@ impl Conversation {
             match self.socket.poll_write(context, |socket| socket.send(&parts, false)) {
                 Poll::Ready(Ok(count)) => {
                     self.sent += count;
+                    self.written = self.written.saturating_add(count);
                     has_sent = true;
                 }
                 // What the application has said before it hung up tells more.

@@ -17,6 +17,8 @@ pub enum FailureKind {
     Unsent(io::Error),
     /// The application was silent for too long.
     Silent,
+    /// No worker has begun with the request in time.
+    Late,
     /// The connection ended before the response did.
     Ended(io::Error),
     /// The application sent bytes that are no FastCGI records.
@@ -97,6 +99,9 @@ impl Failure {
                 let text = format!("{script}: no answer in time");
                 let told = Notice::own("proxy_fcgi", Level::Error, text);
                 vec![dispatching("(polling)"), told]
+            }
+            FailureKind::Late => {
+                vec![Notice::own("fcgid", Level::Error, format!("{script}: no worker in time"))]
             }
             FailureKind::Ended(cause) => {
                 let read = error(1067, format!("Failed to read FastCGI header of {script}"));

@@ -92,7 +92,7 @@ pub async fn exchange(
                 notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
             }
         };
-        let begun = Conversation::begin(socket, encode, body, patience.silence, blocking_pool);
+        let begun = Conversation::begin(socket, encode, body, patience, blocking_pool);
         let mut conversation = begun?;
         let (head, first) = head(&mut conversation, departure, &mut complaints, notices).await?;
         if let Some(reports) = &mut reports {

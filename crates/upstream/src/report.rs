@@ -56,6 +56,9 @@ pub fn pool_failure(pool: &str, kind: &FailureKind, script: &[u8]) -> Notice {
         FailureKind::Silent => {
             (Level::Error, format!("{script}: no answer of the pool {pool} in time"))
         }
+        FailureKind::Late => {
+            (Level::Error, format!("{script}: no worker of the pool {pool} was free in time"))
+        }
         FailureKind::Ended(_) => (
             Level::Error,
             format!("{script}: the worker of the pool {pool} has ended before the response did"),

@@ -2,13 +2,11 @@
 //! what a request asks of PHP, [`Directory::encode`] writes php_value and its kin for a worker, and
 //! [`Global`] has the bounds of the pool. The pipeline asks the pool.
 
-pub use crate::NoSettings as Server;
-
 mod answer;
 mod pool;
 
 pub use answer::respond;
-pub use pool::{Global, PoolBounds};
+pub use pool::{Global, PoolBounds, PoolUser, Server};
 
 use crate::{Active, Directive, DirectiveResult, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
@@ -41,6 +39,12 @@ pub const MODULE: Module = Module {
          `apache_lookup_uri` warn and return false. `fastcgi_finish_request` is there too.",
         "php.ini is that of PHPIniDir, else that of /etc/php/8.2/apache2, else that of the library. \
          A new one holds after a reload.",
+        "AppUser gives the scripts of a host, or of all hosts, a user of their own, in a pool of \
+         their own. A script of one pool can neither read the memory of another nor have it run \
+         anything. Files that are no scripts are still read as User.",
+        "AppSlowLog gets the backtrace of a script that runs longer than AppSlowTimeout, in the \
+         form of php-fpm's slow log. A function of PHP's that waits is in it once it returns.",
+        "In one process (`-X`) a second process starts and ends the workers.",
         "A worker that a script ends is replaced, and the client gets 503, or a broken response \
          if its head was sent. A script that is silent for longer than Timeout gets 504.",
         "mod_php8.c is never true in `<IfModule>`, as in Apache with Debian's libphp8.2.so.",

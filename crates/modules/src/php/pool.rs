@@ -1,7 +1,9 @@
-//! The bounds of pools of application processes: AppMaxWorkers and its kin, and PHPIniDir.
+//! The bounds of pools of application processes: AppMaxWorkers and its kin, PHPIniDir, and AppUser.
 
-use crate::{Directive, DirectiveResult, Scope, argument, global_directive};
-use evenkeel_config::{GlobalCall, Shape};
+use crate::wrapper::{found_user, group_of};
+use crate::{Directive, DirectiveResult, Merge, Scope, Where, argument, directive, global_directive};
+use evenkeel_config::{Call, GlobalCall, Shape};
+use evenkeel_sys::identity::user_numbered;
 use std::path::PathBuf;
 
 #[rustfmt::skip]
@@ -13,6 +15,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     global_directive("AppMaxRequests", Shape::One, "0", "After how many requests a worker ends; 0 is never", max_requests),
     global_directive("AppMemory", Shape::One, "0", "How many bytes of memory a worker may keep after a request before it ends, with K, M or G; 0 is any number", memory),
     global_directive("AppRequestTimeout", Shape::One, "0", "How many seconds a script may run before it is ended with 504; 0 is any number", request_timeout),
+    global_directive("AppQueueTimeout", Shape::One, "", "How many seconds a request may wait for a worker before it is answered with 503; those of Timeout unless set", queue_timeout),
+    global_directive("AppSlowLog", Shape::One, "", "The file for backtraces of scripts that take long", slow_log),
+    global_directive("AppSlowTimeout", Shape::One, "5", "After how many seconds the backtrace of a script is written to AppSlowLog", slow_timeout),
+    directive("AppUser", Where::SERVER, Shape::OneOrTwo, "", "User, and group, that scripts run as, in a pool of their own", user),
     global_directive("AppIdleTimeout", Shape::One, "300", "After how many seconds without a request a pool ends all its processes", idle_timeout),
 ];
 
@@ -33,6 +39,10 @@ pub struct PoolBounds {
     pub request_timeout_s: u64,
     /// AppIdleTimeout in seconds.
     pub idle_timeout_s: u64,
+    /// AppQueueTimeout in seconds; `None` is Timeout.
+    pub queue_timeout_s: Option<u64>,
+    /// AppSlowTimeout in seconds.
+    pub slow_timeout_s: u64,
 }
 
 impl Default for PoolBounds {
@@ -45,7 +55,35 @@ impl Default for PoolBounds {
             memory: 0,
             request_timeout_s: 0,
             idle_timeout_s: 300,
+            queue_timeout_s: None,
+            slow_timeout_s: 5,
         }
+    }
+}
+
+/// Whom the scripts of a host run as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolUser {
+    /// The number of the user.
+    pub uid: u32,
+    /// The name, or what was given in its place.
+    pub name: Box<str>,
+    /// The group.
+    pub gid: u32,
+    /// Whether the group is another than that of the user.
+    pub has_other_group: bool,
+}
+
+/// The settings of a virtual host.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// AppUser.
+    pub user: Option<PoolUser>,
+}
+
+impl Merge for Server {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(base, over; user)
     }
 }
 
@@ -56,6 +94,8 @@ pub struct Global {
     pub ini_dir: Option<PathBuf>,
     /// The bounds of the pool.
     pub bounds: PoolBounds,
+    /// AppSlowLog, as an absolute path.
+    pub slow_log: Option<PathBuf>,
 }
 
 /// The first one holds (apache_config.c: `php_apache_phpini_set`).
@@ -128,6 +168,44 @@ fn idle_timeout(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     Ok(())
 }
 
+fn queue_timeout(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    let seconds = number("AppQueueTimeout", argument(call, 0), 1, 86_400)?;
+    scope.global_mut(call).php.bounds.queue_timeout_s = Some(seconds);
+    Ok(())
+}
+
+fn slow_log(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    let path = scope.server_root.join(argument(call, 0));
+    if !path.parent().is_some_and(std::path::Path::is_dir) {
+        return Err(format!("AppSlowLog {}: there is no such folder", path.display()));
+    }
+    scope.global_mut(call).php.slow_log = Some(path);
+    Ok(())
+}
+
+fn slow_timeout(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    let seconds = number("AppSlowTimeout", argument(call, 0), 1, 86_400)?;
+    scope.global_mut(call).php.bounds.slow_timeout_s = seconds;
+    Ok(())
+}
+
+fn user(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let text = argument(call, 0);
+    let (uid, name) = found_user(text)?;
+    let known = user_numbered(uid).ok().flatten();
+    let own = known.as_ref().map(|user| user.gid);
+    let gid = match call.words.get(1) {
+        Some(group) => group_of(group)?,
+        None => own.ok_or_else(|| format!("AppUser {text}: the user has no group: name one"))?,
+    };
+    if uid == 0 || gid == 0 {
+        return Err(format!("AppUser {}: scripts do not run as root", text));
+    }
+    let name = known.map_or(name, |user| user.name.into());
+    scope.server.php.user = Some(PoolUser { uid, name, gid, has_other_group: own != Some(gid) });
+    Ok(())
+}
+
 fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, String> {
     let parsed = text.parse().ok().filter(|number| (least..=most).contains(number));
     parsed.ok_or_else(|| match most {
@@ -149,7 +227,8 @@ mod tests {
     #[test]
     fn bounds_are_numbers_within_their_bounds() {
         let text = "AppMaxWorkers 12\nAppMinSpare 0\nAppMaxSpare 3\nAppMaxRequests 500\n\
-                    AppMemory 64M\nAppRequestTimeout 30\nAppIdleTimeout 60\nPHPINIDir php";
+                    AppMemory 64M\nAppRequestTimeout 30\nAppIdleTimeout 60\nPHPINIDir php\n\
+                    AppQueueTimeout 7\nAppSlowTimeout 2\nAppSlowLog /tmp/slow.log";
         let global = parsed(text).unwrap();
         let want = PoolBounds {
             max_workers: Some(12),
@@ -159,8 +238,11 @@ mod tests {
             memory: 64 << 20,
             request_timeout_s: 30,
             idle_timeout_s: 60,
+            queue_timeout_s: Some(7),
+            slow_timeout_s: 2,
         };
         assert_eq!(global.bounds, want);
+        assert_eq!(global.slow_log.unwrap(), PathBuf::from("/tmp/slow.log"));
         assert_eq!(global.ini_dir.unwrap(), PathBuf::from("/etc/base/php"));
         assert_eq!(parsed("AppMaxWorkers Auto").unwrap().bounds, PoolBounds::default());
         for text in [
@@ -173,8 +255,32 @@ mod tests {
             "AppRequestTimeout -1",
             "AppIdleTimeout 0",
             "PHPINIDir a\nPHPINIDir b",
+            "AppQueueTimeout 0",
+            "AppSlowTimeout 0.5",
+            "AppSlowLog /nowhere/slow.log",
+            "AppUser root",
+            "AppUser www-data root",
+            "AppUser #0",
+            "AppUser no-such-user",
+            "AppUser www-data no-such-group",
+            "AppUser #4000000000",
         ] {
             assert!(parsed(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn scripts_run_as_a_user_with_its_group_or_another() {
+        let user = |text: &str| {
+            let scope = testing::apply(MODULE, text).unwrap();
+            scope.server.into_settings().php.user.unwrap()
+        };
+        let own = user("AppUser www-data");
+        assert_eq!((&*own.name, own.has_other_group), ("www-data", false));
+        assert_eq!(user(&format!("AppUser #{}", own.uid)), own);
+        assert_eq!(user("AppUser www-data www-data"), own);
+        let other = user("AppUser www-data nogroup");
+        assert!(other.uid == own.uid && other.gid != own.gid && other.has_other_group);
+        assert_eq!(user("AppUser #4000000 #4000001").gid, 4_000_001);
     }
 }

@@ -5,6 +5,7 @@ use super::zygote::{Totals, Zygote};
 use evenkeel_sys::application::PageContent;
 use evenkeel_sys::process::usable_cores;
 use evenkeel_sys::resources::Groups;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The memory of a worker, in bytes, until some were measured.
@@ -33,6 +34,8 @@ pub struct Bounds {
     pub request_timeout: Option<Duration>,
     /// AppIdleTimeout.
     pub idle_timeout: Duration,
+    /// AppSlowTimeout, and the file of AppSlowLog.
+    pub slow: Option<(Duration, PathBuf)>,
 }
 
 impl Default for Bounds {
@@ -45,6 +48,7 @@ impl Default for Bounds {
             most_memory: 0,
             request_timeout: None,
             idle_timeout: Duration::from_secs(300),
+            slow: None,
         }
     }
 }

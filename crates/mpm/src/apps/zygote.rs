@@ -2,6 +2,7 @@
 //! pages, and ends those that take too long.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,10 +18,14 @@ use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 use evenkeel_sys::spawn::{Order, Standard, spawn};
 
-use super::{Application, TERMINATION_US};
+use super::{Application, Bounds, TERMINATION_US};
 
 /// Workers of a zygote (php/evenkeel-php.c: MOST_SEATS).
 const MOST_SEATS: u32 = 4096;
+
+/// How often the backtrace of a request is asked for. A worker that waits is not interrupted, and
+/// may use a core at the next tick.
+const MOST_TRACES: u32 = 50;
 
 /// A zygote.
 pub(super) struct Zygote {
@@ -55,6 +60,8 @@ struct Seat {
     /// When the worker was sent SIGTERM, and whether SIGKILL.
     terminated_us: Option<u64>,
     is_killed: bool,
+    /// The beginning of the request whose backtrace was asked for last, and how often.
+    traced: (u64, u32),
 }
 
 /// Something that a zygote has said, acted on.
@@ -125,10 +132,14 @@ impl Zygote {
         application: &Application,
         listener: &OwnedFd,
         secret: &[u8; 16],
+        slow_log: Option<File>,
         now_us: u64,
     ) -> io::Result<Self> {
         let (channel, other) = ZygoteChannel::pair()?;
         channel.send_secret(secret)?;
+        if let Some(file) = slow_log {
+            channel.send_slow_log(file.as_fd())?;
+        }
         let variables = std::env::vars_os();
         let order = Order {
             question: None,
@@ -216,10 +227,12 @@ impl Zygote {
     }
 
     /// Reads the pages, ends what takes too long, and adds the workers to the census.
-    pub(super) fn look(&mut self, now_us: u64, most: Option<Duration>, children: &mut Vec<Child>) {
+    pub(super) fn look(&mut self, now_us: u64, bounds: &Bounds, children: &mut Vec<Child>) {
         let (ends, channel) = (self.is_ending(), self.channel.as_ref());
         let signal = |seat, kill| channel.is_some_and(|it| it.signal(seat, kill).is_ok());
-        let most_us = most.map(|most| u64::try_from(most.as_micros()).unwrap_or(u64::MAX));
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let most_us = bounds.request_timeout.map(micros);
+        let slow_us = bounds.slow.as_ref().map(|(time, _)| micros(*time));
         for (&number, seat) in &mut self.seats {
             seat.content = seat.page.read();
             let is_busy = seat.content.state == WorkerState::Busy;
@@ -243,6 +256,17 @@ impl Zygote {
                         seat.is_killed = signal(number, true);
                     }
                     _ => {}
+                }
+            }
+            let began_us = seat.content.began_us;
+            if is_busy && slow_us.is_some_and(|slow_us| now_us.saturating_sub(began_us) > slow_us) {
+                let (traced_us, times) = seat.traced;
+                let times = if traced_us == began_us { times } else { 0 };
+                // A page that cannot be written leads to no backtrace, and nothing else.
+                let asks = times == 0 && seat.page.ask_for_trace(began_us).is_ok();
+                if asks || (1..MOST_TRACES).contains(&times) {
+                    let _full = channel.map(|channel| channel.trace(number));
+                    seat.traced = (began_us, times + 1);
                 }
             }
             children.push(Child {
@@ -273,6 +297,7 @@ impl Zygote {
             since_us: now_us,
             terminated_us: None,
             is_killed: false,
+            traced: (0, 0),
         };
         self.seats.insert(number, seat);
         Ok(())
@@ -366,6 +391,9 @@ fn arguments(application: &Application) -> Vec<Vec<u8>> {
         let groups: Vec<String> =
             std::iter::once(&identity.gid).chain(others).map(u32::to_string).collect();
         say("--user", format!("{}:{}", identity.uid, groups.join(",")));
+    }
+    if bounds.slow.is_some() {
+        say("--traces", "1".into());
     }
     if bounds.most_requests > 0 {
         say("--requests", bounds.most_requests.to_string());
