@@ -698,7 +698,7 @@ static void on_trace(int signal) {
 #endif
 }
 
-/* Before PHP starts: scripts that are compiled without it do not call it. */
+/* Before anything is compiled: scripts that are compiled without it do not call it. */
 static void prepare_traces(void) {
     inner_internal = zend_execute_internal;
     zend_execute_internal = on_internal;
@@ -887,6 +887,7 @@ PHP_INI_END()
 static PHP_MINIT_FUNCTION(apache2handler) {
     (void)type;
     REGISTER_INI_ENTRIES();
+    if (options.traces) prepare_traces();
     return SUCCESS;
 }
 
@@ -1484,7 +1485,6 @@ int main(int count, char **arguments) {
     choose_ini(folder);
     zend_signal_startup();
     sapi_startup(&sapi);
-    if (options.traces) prepare_traces();
     if (sapi.startup(&sapi) == FAILURE) return fail("PHP could not be started");
     inner_interrupt = zend_interrupt_function;
     zend_interrupt_function = on_interrupt;

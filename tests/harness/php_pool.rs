@@ -394,7 +394,7 @@ ServerName c
 </VirtualHost>
 ";
 
-fn get_of(house: &House, host: &str, path: &str) -> (u16, String) {
+fn response_of(house: &House, host: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(house.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let text = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -405,13 +405,16 @@ fn get_of(house: &House, host: &str, path: &str) -> (u16, String) {
 #[test]
 fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
     assert!(geteuid().is_root(), "only root can run scripts as other users");
-    let house = open(USERS);
+    let house = open("");
+    house.configure(USERS).unwrap();
+    house.reload().unwrap();
     let ids = |host: &str| {
-        let (status, body) = get_of(&house, host, "user.php");
+        let (status, body) = response_of(&house, host, "user.php");
         assert_eq!(status, 200, "{body} {}", house.error_log());
         let numbers: Vec<u32> = body.split(' ').map(|word| word.parse().unwrap()).collect();
         numbers
     };
+    wait_for("the users", || ids("a")[..2] != ids("c")[..2]).unwrap();
     let (a, b, c) = (ids("a"), ids("b"), ids("c"));
     let named = |name: &str, option: &str| -> u32 {
         let output = std::process::Command::new("id").args([option, name]).output().unwrap();
@@ -423,14 +426,15 @@ fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
     // What a script of one pool tries to do to the others.
     for host in ["a", "b", "c"] {
         let path = format!("attack.php?pids={}", house.parent());
-        assert_eq!(get_of(&house, host, &path), (200, "[]".into()), "{host}");
+        assert_eq!(response_of(&house, host, &path), (200, "[]".into()), "{host}");
     }
     // A death in one pool disturbs no other.
-    assert_eq!(get_of(&house, "a", "segv.php").0, 503);
+    assert_eq!(response_of(&house, "a", "segv.php").0, 503);
     assert_eq!(ids("b"), b);
-    assert!(house.error_log().contains("pool php-nobody: the worker (pid "));
+    let is_told = || house.error_log().contains("pool php-nobody: the worker (pid ");
+    wait_for("the death to be logged", is_told).unwrap();
     // A reload takes the user away.
-    house.configure(&[MODULES, &USERS.replace("AppUser nobody\n", "")].concat()).unwrap();
+    house.configure(&USERS.replace("AppUser nobody\n", "")).unwrap();
     house.reload().unwrap();
     wait_for("the other user", || ids("a")[..2] == c[..2]).unwrap();
 }
@@ -449,9 +453,12 @@ fn a_broken_php_ini_is_named_and_the_old_pool_serves_on() {
     assert_eq!(get(&house, "ini"), (200, "5".into()));
     let old = zygote(&house);
     // PHP exits where it cannot preload.
-    fs::write(house.path("ini/php.ini"), "precision = 6\nopcache.preload = /nowhere/at/all.php\n\
-        zend_extension = opcache\nopcache.enable = 1\n")
-        .unwrap();
+    fs::write(
+        house.path("ini/php.ini"),
+        "precision = 6\nopcache.preload = /nowhere/at/all.php\n\
+        zend_extension = opcache\nopcache.enable = 1\n",
+    )
+    .unwrap();
     house.reload().unwrap();
     wait_for("the failure", || house.error_log().contains("pool php: the zygote (pid ")).unwrap();
     assert_eq!(get(&house, "ini"), (200, "5".into()));
@@ -465,14 +472,15 @@ fn a_broken_php_ini_is_named_and_the_old_pool_serves_on() {
 fn pools_that_cannot_be_are_refused_with_file_and_line() {
     build().unwrap();
     for (line, why) in [
-        ("AppUser no-such-user", "AH00543: bad user name no-such-user"),
-        ("AppUser nobody no-such-group", "AH00544: bad group name no-such-group"),
+        ("AppUser no-such-user", "AppUser: there is no user no-such-user"),
+        ("AppUser nobody no-such-group", "AppUser: there is no group no-such-group"),
         ("AppUser root", "AppUser root: scripts do not run as root"),
         ("AppQueueTimeout 0", "AppQueueTimeout 0: a number from 1 to 86400 is meant"),
         ("AppSlowTimeout never", "AppSlowTimeout never: a number from 1 to 86400 is meant"),
         ("AppSlowLog nowhere/slow.log", "nowhere/slow.log: there is no such folder"),
     ] {
         let house = House::lay_out(&[MODULES, line, "\n"].concat()).unwrap();
+        fs::create_dir_all(house.path("run")).unwrap();
         let error = Server::start(Kind::Evenkeel, &house.path(""), house.address.port());
         let error = error.err().unwrap();
         assert!(error.contains(why) && error.contains("AH00526: Syntax error on line"), "{error}");

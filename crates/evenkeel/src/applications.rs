@@ -129,7 +129,7 @@ pub fn of_site(site: &Site, modules: &ModuleSet, settings: &Settings) -> Result<
     let (mut applications, mut indices) = (Vec::new(), HashMap::new());
     let mut of_servers = Vec::new();
     for server in &site.servers {
-        let user = server.settings.php.user.as_ref();
+        let user = server.settings.php.user.as_deref();
         let index = match indices.entry(user.map(|user| (user.uid, user.gid))) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
@@ -259,6 +259,8 @@ impl Applications {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
+        // The process that has opened them may have become a user who cannot.
+        self.pools.iter().flat_map(Pools::all).for_each(|pool| pool.remove_socket());
     }
 }
 

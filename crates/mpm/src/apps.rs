@@ -189,10 +189,17 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Removes the socket, when nobody serves any more.
+    pub fn remove_socket(&self) {
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.owner == process::own_pid() {
-            let _gone = std::fs::remove_file(&self.path);
+            self.remove_socket();
         }
     }
 }

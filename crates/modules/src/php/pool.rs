@@ -1,10 +1,13 @@
 //! The bounds of pools of application processes: AppMaxWorkers and its kin, PHPIniDir, and AppUser.
 
 use crate::wrapper::{found_user, group_of};
-use crate::{Directive, DirectiveResult, Merge, Scope, Where, argument, directive, global_directive};
+use crate::{
+    Directive, DirectiveResult, Merge, Scope, Where, argument, directive, global_directive,
+};
 use evenkeel_config::{Call, GlobalCall, Shape};
 use evenkeel_sys::identity::user_numbered;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -78,7 +81,7 @@ pub struct PoolUser {
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// AppUser.
-    pub user: Option<PoolUser>,
+    pub user: Option<Arc<PoolUser>>,
 }
 
 impl Merge for Server {
@@ -191,18 +194,20 @@ fn slow_timeout(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
 
 fn user(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = argument(call, 0);
-    let (uid, name) = found_user(text)?;
+    let unknown = |what: &str, name: &str| format!("AppUser: there is no {what} {name}");
+    let (uid, name) = found_user(text).map_err(|_| unknown("user", text))?;
     let known = user_numbered(uid).ok().flatten();
     let own = known.as_ref().map(|user| user.gid);
     let gid = match call.words.get(1) {
-        Some(group) => group_of(group)?,
+        Some(group) => group_of(group).map_err(|_| unknown("group", group))?,
         None => own.ok_or_else(|| format!("AppUser {text}: the user has no group: name one"))?,
     };
     if uid == 0 || gid == 0 {
         return Err(format!("AppUser {}: scripts do not run as root", text));
     }
     let name = known.map_or(name, |user| user.name.into());
-    scope.server.php.user = Some(PoolUser { uid, name, gid, has_other_group: own != Some(gid) });
+    let user = PoolUser { uid, name, gid, has_other_group: own != Some(gid) };
+    scope.server.php.user = Some(Arc::new(user));
     Ok(())
 }
 
@@ -273,7 +278,7 @@ mod tests {
     fn scripts_run_as_a_user_with_its_group_or_another() {
         let user = |text: &str| {
             let scope = testing::apply(MODULE, text).unwrap();
-            scope.server.into_settings().php.user.unwrap()
+            scope.server.php.user.unwrap().as_ref().clone()
         };
         let own = user("AppUser www-data");
         assert_eq!((&*own.name, own.has_other_group), ("www-data", false));
