@@ -118,6 +118,11 @@ fn recode(
     plan: &Arc<Plan>,
     response: &mut Response,
 ) -> Result<Recoded, Answer> {
+    // Apache makes no digest of a file if such a filter stands before its handler, whether or not
+    // the filter changes the response (core.c: default_handler).
+    if plan.core.content_digest == Some(true) && plan.filter.has_resource_filter() {
+        response.fields.remove("Content-MD5");
+    }
     let named = filter::Named {
         by_extension: request.resource.content.output_filters.clone(),
         by_section: plan.core.output_filters.as_deref(),
@@ -146,8 +151,6 @@ fn recode(
         let effect = output.apply(request, &means, response)?;
         recoded.is_compressed |= effect == Effect::Compressed;
         recoded.is_external |= output.external.is_some() && effect != Effect::Nothing;
-        // The digest is that of the file. Apache sends none where such a filter is put in (core.c:
-        // default_handler).
         if output.position == FilterPosition::RESOURCE || recoded.is_external {
             response.fields.remove("Content-MD5");
         }

@@ -289,7 +289,8 @@ fn examine(
     let mut bench = Sites { pair, next: 1 << 32 };
     let head = format!("{} (seed {}, site {})", case.difference, plan.seed, case.number);
     let Some(small) = shrink(&mut bench, &case.site, &case.difference)? else {
-        return Ok(Some(format!("== {head}\nnot repeated by the site alone\n")));
+        let whole = write_case(&case.site, case.answers.as_ref());
+        return Ok(Some(format!("== {head}\nnot repeated under another name\n{whole}")));
     };
     let seen = bench.examine(std::slice::from_ref(&small))?;
     let shape = shape(&small, &case.difference);

@@ -42,11 +42,15 @@ fn known<'a>(said: &'a mut ChainSettings, name: &str) -> Option<&'a mut Filter> 
     said.filters.get_mut(name).map(Arc::make_mut)
 }
 
-/// The filter of that name, declared by its being named where it was not before.
-fn declared<'a>(said: &'a mut ChainSettings, name: &str) -> &'a mut Filter {
+/// The filter of that name. A filter that was not declared before is declared with this position.
+fn declared<'a>(
+    said: &'a mut ChainSettings,
+    name: &str,
+    position: FilterPosition,
+) -> &'a mut Filter {
     let new = || Filter {
         name: name.into(),
-        position: FilterPosition::RESOURCE,
+        position,
         providers: Vec::new(),
         is_traced: false,
     };
@@ -62,7 +66,7 @@ fn filter_declare(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         "network" => FilterPosition::NETWORK,
         _ => FilterPosition::RESOURCE,
     };
-    declared(scope.directory.filter.change(), call.first()).position = position;
+    declared(scope.directory.filter.change(), call.first(), position).position = position;
     Ok(())
 }
 
@@ -83,8 +87,9 @@ fn filter_provider(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let condition = scope
         .compile_condition(argument(call, 2))
         .map_err(|error| format!("Error parsing FilterProvider expression:{error}"))?;
+    let position = output.position;
     let provider = provider(name, output, When::Expr(Arc::new(condition)));
-    declared(scope.directory.filter.change(), call.first()).providers.push(provider);
+    declared(scope.directory.filter.change(), call.first(), position).providers.push(provider);
     Ok(())
 }
 
@@ -137,8 +142,7 @@ fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveRes
         if known(said, &own).is_none() {
             said.chain.push(own.clone());
         }
-        let filter = declared(said, &own);
-        filter.position = FilterPosition::CONTENT_SET;
+        let filter = declared(said, &own, output.position);
         let types = types.iter().map(|media_type| media_type.as_str().into());
         match filter.providers.first_mut().map(|provider| &mut provider.when) {
             Some(When::Types(known)) => known.extend(types),

@@ -293,6 +293,13 @@ impl Directory {
         media_type.is_none_or(|media_type| !types.contains(bare(media_type)))
     }
 
+    /// Whether a filter of the chain has the position RESOURCE, whatever responses it changes.
+    #[must_use]
+    pub fn has_resource_filter(&self) -> bool {
+        let is_first = |step: &Step| step.position() == FilterPosition::RESOURCE;
+        self.0.as_deref().is_some_and(|said| said.order().steps.iter().any(is_first))
+    }
+
     /// Whether no filter of the chain has work to do before the handler runs.
     #[must_use]
     pub fn prepares_none(&self) -> bool {
