@@ -52,6 +52,25 @@ const INVOCATIONS: &[&str] = &[
     "-p #/body -i @/",
 ];
 
+/// The invocations over TLS.
+const SECURE: &[&str] = &[
+    "-n 20 -c 3 @/small.txt",
+    "-n 20 -c 3 -k @/small.txt",
+    "-n 5 -w @/small.txt",
+    "-n 5 -f TLS1.2 @/small.txt",
+    "-n 5 -f TLS1.3 -k @/small.txt",
+    "-n 5 -f tls1.2 -Z ECDHE-ECDSA-AES128-GCM-SHA256 @/small.txt",
+    "-n 5 -f TLS1.2 -Z ECDHE+CHACHA20:!aRSA @/small.txt",
+    "-n 5 -Z ECDHE-ECDSA-AES128-GCM-SHA256 @/small.txt",
+    "-n 5 -Z NONSENSE @/small.txt",
+    "-n 5 -I https://localhost:PORT/small.txt",
+    "-n 5 https://localhost:PORT/small.txt",
+    "-n 5 -H Host:other.example @/small.txt",
+    "-n 5 -E #/user @/small.txt",
+    "-n 5 -E #/user @/private/small.txt",
+    "-n 5 @/private/small.txt",
+];
+
 /// The masked output of a program, and its exit status.
 #[derive(Debug, PartialEq)]
 struct Said {
@@ -106,10 +125,14 @@ fn is_chance(line: &str) -> bool {
 }
 
 fn run(program: &Path, invocation: &str, house: &House) -> Said {
-    let url = format!("http://{}", house.address);
+    run_at(&format!("http://{}", house.address), program, invocation, house)
+}
+
+fn run_at(url: &str, program: &Path, invocation: &str, house: &House) -> Said {
     let folder = house.path("");
-    let line = invocation.replace('@', &url).replace('#', folder.to_str().unwrap());
+    let line = invocation.replace('@', url).replace('#', folder.to_str().unwrap());
     let line = line.replace("ADDRESS", &house.address.to_string());
+    let line = line.replace("PORT", &house.address.port().to_string());
     let words: Vec<&str> = line.split_whitespace().collect();
     let output = command(program, &words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -137,15 +160,13 @@ fn without_usage(said: Said) -> Said {
     Said { out, complaint: said.complaint.replace("/usr/bin/ab", "ab"), ..said }
 }
 
-#[test]
-fn reports_are_those_of_ab() {
-    let house = House::open("", &[]).unwrap();
-    fs::write(house.path("body"), "some=body").unwrap();
-    let own = own(&house);
+/// The differences of the reports for each invocation.
+fn differences(url: &str, invocations: &[&str], house: &House) -> Vec<String> {
+    let own = own(house);
     let mut differing = Vec::new();
-    for invocation in INVOCATIONS {
-        let wanted = without_usage(run(Path::new("/usr/bin/ab"), invocation, &house));
-        let found = without_usage(run(&own, invocation, &house));
+    for invocation in invocations {
+        let said = |program: &Path| without_usage(run_at(url, program, invocation, house));
+        let (wanted, found) = (said(Path::new("/usr/bin/ab")), said(&own));
         let heads = (&wanted.complaint, wanted.status, wanted.out.len());
         if heads != (&found.complaint, found.status, found.out.len()) {
             let ours = (&found.complaint, found.status, found.out.len());
@@ -157,6 +178,27 @@ fn reports_are_those_of_ab() {
             }
         }
     }
+    differing
+}
+
+#[test]
+fn reports_are_those_of_ab() {
+    let house = House::open("", &[]).unwrap();
+    fs::write(house.path("body"), "some=body").unwrap();
+    let differing = differences(&format!("http://{}", house.address), INVOCATIONS, &house);
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn reports_over_tls_are_those_of_ab() {
+    let private = "SSLCACertificateFile @ROOT@/tls/ca.pem\nSSLVerifyClient optional\n\
+                   SSLStrictSNIVHostCheck off\nAlias /private @ROOT@/htdocs\n\
+                   LoadModule alias_module /usr/lib/apache2/modules/mod_alias.so\n\
+                   <Location /private>\nRequire ssl-verify-client\n</Location>\n";
+    let house = House::open_tls(private).unwrap();
+    let read = |name: &str| fs::read_to_string(house.path(&format!("tls/{name}"))).unwrap();
+    fs::write(house.path("user"), read("user.pem") + &read("user.key")).unwrap();
+    let differing = differences(&format!("https://{}", house.address), SECURE, &house);
     assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 

@@ -37,6 +37,32 @@ fn the_files_that_are_made_are_those_that_are_asked_for() {
 }
 
 #[test]
+fn users_come_over_tls_and_resume_their_sessions() {
+    let house = House::open_tls("KeepAlive off").unwrap();
+    let files = house.path("htdocs/surge").display().to_string();
+    run(&format!("surge make {files} --files 20 --seed 3"));
+    let url = format!("https://{}/surge/", house.address);
+    let saved = house.path("saved").display().to_string();
+    let words = format!("surge run {url} -u 2 -n 60 --think 0 --files 20 --seed 3 --insecure");
+    let (out, err, status) = run(&format!("{words} --save {saved}"));
+    assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
+    let row = out.lines().find(|line| line.trim_start().starts_with("Handshakes")).unwrap();
+    // Each of the two users begins with a full handshake.
+    assert!(row.contains(" 60 ") && row.contains("96.7 % of them resumed"), "{row}");
+    let (text, _, _) = run(&format!("report --text {saved}"));
+    assert!(text.contains("TLS handshakes that resumed, %"), "{text}");
+    let (out, _, _) = run(&format!("{words} --full-handshakes"));
+    assert!(out.contains(" 0.0 % of them resumed"), "{out}");
+    let log = house.path("replayed.log");
+    let line = "127.0.0.1 - - [01/Jan/2026:00:00:00 +0000] \"GET /small.txt HTTP/1.1\" 200 1024\n";
+    std::fs::write(&log, line.repeat(30)).unwrap();
+    let words = format!("replay -c 1 --insecure https://{}/ {}", house.address, log.display());
+    let (out, err, status) = run(&words);
+    assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
+    assert!(out.contains("Status 200") && out.contains("96.7 % of them resumed"), "{out}");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told_at_once() {
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (out, err, status) = run(&format!("surge run http://{refused}/ --files 10"));

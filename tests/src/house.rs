@@ -2,6 +2,7 @@
 //! configuration. Its processes can be inspected and disturbed. All waits are bounded.
 
 use crate::server::{Kind, Server, children, free_port};
+use crate::tls::make_certificates;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashSet;
 use std::fs;
@@ -47,12 +48,31 @@ Require all granted
 </Directory>
 ";
 
+/// Serves every address over TLS.
+const TLS: &str = "\
+LoadModule socache_shmcb_module /usr/lib/apache2/modules/mod_socache_shmcb.so
+LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so
+SSLSessionCache shmcb:@ROOT@/logs/sessions(512000)
+SSLEngine on
+SSLCertificateFile @ROOT@/tls/localhost.pem
+SSLCertificateKeyFile @ROOT@/tls/localhost.key
+";
+
 impl House {
     /// Creates the files `small.txt` (1 KiB) and `large.bin` (8 MiB) and starts the server, under a
     /// command such as `prlimit` if one is given.
     pub fn open(more: &str, over: &[&str]) -> Result<House, String> {
         let mut house = House::lay_out(more)?;
         house.start(over)?;
+        Ok(house)
+    }
+
+    /// The same over TLS, with the certificate of `localhost` below `tls/` and the other files that
+    /// [`make_certificates`] writes there.
+    pub fn open_tls(more: &str) -> Result<House, String> {
+        let mut house = House::lay_out(&format!("{TLS}{more}"))?;
+        make_certificates(&house.path("tls"))?;
+        house.start(&[])?;
         Ok(house)
     }
 

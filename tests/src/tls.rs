@@ -2,7 +2,8 @@
 //! client's side of a connection. The client trusts every server: scripts compare what servers
 //! answer, and the name of the certificate that they chose.
 
-use evenkeel_tls::AnyServer;
+use crate::house::PATIENCE;
+use evenkeel_tls::trusting_client;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevocationReason,
@@ -10,10 +11,12 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, StreamOwned, version};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, StreamOwned, SupportedProtocolVersion, version,
+};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,21 +62,13 @@ impl Stream {
     pub fn over(stream: TcpStream, tls: &Tls, root: &Path) -> Result<Self, String> {
         let told = |error: rustls::Error| format!("TLS: {error}");
         let versions = if tls.is_old { &[&version::TLS12] } else { &[&version::TLS13] };
-        let builder = ClientConfig::builder_with_protocol_versions(versions)
-            .dangerous()
-            .with_custom_certificate_verifier(AnyServer::usual());
-        let mut config = match &tls.client {
-            None => builder.with_no_client_auth(),
-            Some(who) => {
-                let file = |end: &str| root.join(format!("tls/{who}.{end}"));
-                let chain = CertificateDer::pem_file_iter(file("pem"))
-                    .and_then(Iterator::collect)
-                    .map_err(|error| format!("{who}: {error}"))?;
-                let key = PrivateKeyDer::from_pem_file(file("key"))
-                    .map_err(|error| format!("{who}: {error}"))?;
-                builder.with_client_auth_cert(chain, key).map_err(told)?
-            }
-        };
+        let identity = tls.client.as_ref().map(|who| {
+            let file = |end: &str| root.join(format!("tls/{who}.{end}"));
+            let chain = CertificateDer::pem_file_iter(file("pem")).and_then(Iterator::collect);
+            let key = PrivateKeyDer::from_pem_file(file("key"));
+            chain.and_then(|chain| Ok((chain, key?))).map_err(|error| format!("{who}: {error}"))
+        });
+        let mut config = trusting_client(versions, identity.transpose()?).map_err(told)?;
         config.enable_sni = tls.name.is_some();
         let name = tls.name.clone().unwrap_or_else(|| "localhost".to_owned());
         let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
@@ -126,6 +121,46 @@ impl Write for Stream {
             Stream::Plain(stream) => stream.flush(),
             Stream::Tls(stream) => stream.flush(),
         }
+    }
+}
+
+/// A client that comes several times and keeps its session, as a browser does.
+pub struct Guest(Arc<ClientConfig>);
+
+impl Guest {
+    /// A client of TLS 1.2.
+    pub fn old() -> Result<Self, String> {
+        Self::of(&version::TLS12)
+    }
+
+    /// A client of TLS 1.3.
+    pub fn new() -> Result<Self, String> {
+        Self::of(&version::TLS13)
+    }
+
+    fn of(version: &'static SupportedProtocolVersion) -> Result<Self, String> {
+        let config = trusting_client(&[version], None).map_err(|error| error.to_string())?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Asks for `/small.txt` on a connection of its own. Returns whether the handshake resumed a
+    /// session.
+    pub fn visit(&self, address: SocketAddr) -> Result<bool, String> {
+        let told = |error: &dyn std::fmt::Display| format!("a visit to {address}: {error}");
+        let name = ServerName::try_from("localhost").map_err(|error| told(&error))?;
+        let connection =
+            ClientConnection::new(Arc::clone(&self.0), name).map_err(|error| told(&error))?;
+        let socket = TcpStream::connect(address).map_err(|error| told(&error))?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(|error| told(&error))?;
+        let mut stream = StreamOwned::new(connection, socket);
+        let request = b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).map_err(|error| told(&error))?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).map_err(|error| told(&error))?;
+        if !answer.starts_with(b"HTTP/1.1 200 ") {
+            return Err(told(&String::from_utf8_lossy(&answer)));
+        }
+        Ok(stream.conn.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 }
 

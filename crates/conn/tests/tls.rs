@@ -12,9 +12,9 @@ use evenkeel_mpm::event::serve_with;
 use evenkeel_scoreboard::{ChildLine, Counter, Slots};
 use evenkeel_sys::channel::Channel;
 use evenkeel_sys::listen;
-use evenkeel_tls::{AnyServer, Door, Hello, Host, Identity, PrivateKeyDer};
+use evenkeel_tls::{Door, Hello, Host, Identity, PrivateKeyDer, trusting_client};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -114,10 +114,7 @@ impl Running {
 }
 
 fn client(name: &'static str) -> ClientConnection {
-    let config = ClientConfig::builder()
-        .dangerous()
-        .with_custom_certificate_verifier(AnyServer::usual())
-        .with_no_client_auth();
+    let config = trusting_client(rustls::ALL_VERSIONS, None).unwrap();
     let name = ServerName::try_from(name).unwrap();
     ClientConnection::new(Arc::new(config), name).unwrap()
 }

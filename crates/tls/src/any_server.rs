@@ -3,8 +3,10 @@
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, SignatureScheme, SupportedProtocolVersion,
+};
 use std::sync::Arc;
 
 /// Accepts the certificate of any server. No client that has something to protect may use it.
@@ -17,11 +19,26 @@ impl AnyServer {
     pub fn new(provider: Arc<CryptoProvider>) -> Arc<Self> {
         Arc::new(Self(provider))
     }
+}
 
-    /// A verifier that checks signatures with aws-lc-rs.
-    #[must_use]
-    pub fn usual() -> Arc<Self> {
-        Self::new(Arc::new(aws_lc_rs::default_provider()))
+/// The configuration of a client that trusts every server and speaks these versions. `identity` is
+/// its own chain of certificates with its key.
+///
+/// # Errors
+///
+/// The key does not fit the certificate, or there is no version.
+pub fn trusting_client(
+    versions: &[&'static SupportedProtocolVersion],
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)?
+        .dangerous()
+        .with_custom_certificate_verifier(AnyServer::new(provider));
+    match identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key),
     }
 }
 

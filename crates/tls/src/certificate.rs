@@ -56,6 +56,13 @@ const ALGORITHMS: &[(&str, &str)] = &[
     ("1.3.101.112", "ED25519"),
 ];
 
+/// The length of a certificate's public key in bits; none if the certificate cannot be parsed.
+#[must_use]
+pub fn key_bits(der: &[u8]) -> Option<usize> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.public_key().parsed().ok()?.key_size())
+}
+
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 

@@ -3,7 +3,7 @@
 use crate::clients::Verdict;
 use crate::host::Host;
 use crate::identity::Identity;
-use crate::suites::{self, Suite};
+use crate::suites::Suite;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{HandshakeKind, ProtocolVersion, SupportedCipherSuite};
@@ -48,7 +48,7 @@ impl Facts {
     /// The cipher suite.
     #[must_use]
     pub fn cipher(&self) -> Option<&'static Suite> {
-        self.suite.and_then(|suite| suites::of(suite.suite()))
+        self.suite.and_then(|suite| Suite::of(suite.suite()))
     }
 
     /// Whether the server has signed the handshake with an RSA key, unless it resumed a session.

@@ -46,8 +46,9 @@ mod suites;
 mod testing;
 mod variables;
 
-pub use any_server::AnyServer;
+pub use any_server::{AnyServer, trusting_client};
 pub use cache::Cache;
+pub use certificate::key_bits;
 pub use ciphers::{Invalid, Selection, parse as parse_ciphers, parse_new as parse_new_ciphers};
 pub use clients::{ClientSettings, Demand, Revocation, Verdict};
 pub use facts::Facts;

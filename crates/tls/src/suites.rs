@@ -37,7 +37,16 @@ pub(crate) const NEW: &[Suite] = suites! {
     "TLS_AES_128_GCM_SHA256" 128 TLS13_AES_128_GCM_SHA256,
 };
 
-/// The suite of a session.
-pub(crate) fn of(suite: CipherSuite) -> Option<&'static Suite> {
-    OLD.iter().chain(NEW).find(|entry| entry.rustls.suite() == suite)
+impl Suite {
+    /// The suite with a number of IANA's, if the server has it.
+    #[must_use]
+    pub fn of(number: CipherSuite) -> Option<&'static Self> {
+        OLD.iter().chain(NEW).find(|entry| entry.rustls.suite() == number)
+    }
+
+    /// What rustls has for it.
+    #[must_use]
+    pub fn rustls(&self) -> SupportedCipherSuite {
+        self.rustls
+    }
 }

@@ -1,6 +1,6 @@
 //! Clients and hosts for the tests of this crate.
 
-use crate::any_server::AnyServer;
+use crate::any_server::trusting_client;
 use crate::cache::Cache;
 use crate::host::{Door, Hello, Host, Resumption, Settings};
 use crate::identity::Identity;
@@ -34,10 +34,7 @@ impl Client {
 
     /// The configuration of these clients, to be changed.
     pub(crate) fn config(version: &'static SupportedProtocolVersion) -> ClientConfig {
-        ClientConfig::builder_with_protocol_versions(&[version])
-            .dangerous()
-            .with_custom_certificate_verifier(AnyServer::usual())
-            .with_no_client_auth()
+        Self::config_as(version, None)
     }
 
     /// The same, with the certificate of a party.
@@ -45,13 +42,7 @@ impl Client {
         version: &'static SupportedProtocolVersion,
         party: Option<&Party>,
     ) -> ClientConfig {
-        let builder = ClientConfig::builder_with_protocol_versions(&[version])
-            .dangerous()
-            .with_custom_certificate_verifier(AnyServer::usual());
-        match party {
-            None => builder.with_no_client_auth(),
-            Some(party) => builder.with_client_auth_cert(party.chain.clone(), party.key()).unwrap(),
-        }
+        trusting_client(&[version], party.map(|party| (party.chain.clone(), party.key()))).unwrap()
     }
 
     /// What ended the client, if anything did.

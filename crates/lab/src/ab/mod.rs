@@ -278,14 +278,18 @@ fn trust(options: &Options) -> Result<Trust, (String, i32)> {
             return Err((format!("ab: {other}: only TLS1.2 and TLS1.3 can be spoken"), 1));
         }
     };
+    let name = options.server_name();
     let wishes = Wishes {
         verify: false,
         versions,
-        suites: &options.suites,
+        suites: options.suites.as_deref(),
         identity: options.identity.as_deref(),
-        no_sni: options.no_sni,
+        no_sni: name.is_none(),
+        // ab makes a session for each connection.
+        full: true,
     };
-    Trust::new(&options.target.host, &wishes).map_err(|text| (format!("ab: {text}"), 1))
+    Trust::new(name.as_deref().unwrap_or(&options.target.host), &wishes)
+        .map_err(|text| (format!("ab: {text}"), 1))
 }
 
 /// A time in seconds since 1970 in the form of C's ctime.

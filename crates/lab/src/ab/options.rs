@@ -3,6 +3,7 @@
 //! last one counts.
 
 use crate::load::{Scheme, Target};
+use evenkeel_tls::{Suite, parse_ciphers};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -36,7 +37,7 @@ pub(super) struct Options {
     pub(super) go_on: bool,
     pub(super) gnuplot: Option<PathBuf>,
     pub(super) csv: Option<PathBuf>,
-    pub(super) suites: Vec<String>,
+    pub(super) suites: Option<Vec<&'static Suite>>,
     pub(super) protocol: Option<String>,
     pub(super) identity: Option<PathBuf>,
     pub(super) no_sni: bool,
@@ -117,7 +118,7 @@ struct Rest {
     switches: String,
     gnuplot: Option<PathBuf>,
     csv: Option<PathBuf>,
-    suites: Vec<String>,
+    suites: Option<Vec<&'static Suite>>,
     protocol: Option<String>,
     identity: Option<PathBuf>,
 }
@@ -231,7 +232,7 @@ impl Reader {
             }
             'g' => self.rest.gnuplot = Some(argument.into()),
             'e' => self.rest.csv = Some(argument.into()),
-            'Z' => self.rest.suites = argument.split(':').map(suite).collect(),
+            'Z' => self.rest.suites = Some(suites(argument)?),
             'f' => self.rest.protocol = text(),
             _ => self.rest.identity = Some(argument.into()),
         }
@@ -297,6 +298,21 @@ fn target(url: &str) -> Result<Target, Complaint> {
 }
 
 /// Parses a number like C's atoi: the digits at the front, 0 for anything else.
+impl Options {
+    /// The name that a TLS handshake asks for: that of a Host field, else the URL's. An address is
+    /// no name.
+    pub(super) fn server_name(&self) -> Option<String> {
+        let value = |line: &String| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("Host").then(|| value.trim().to_owned())
+        };
+        let typed = self.headers.iter().rev().find_map(value);
+        let name = typed.unwrap_or_else(|| self.target.host.clone());
+        let usable = !self.no_sni && !name.is_empty() && name.parse::<IpAddr>().is_err();
+        usable.then_some(name)
+    }
+}
+
 fn number(text: &str) -> u64 {
     let digits = text.trim_start().trim_start_matches('+');
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -321,21 +337,13 @@ fn proxy(text: &str) -> Result<(String, u16), Complaint> {
     if parsed.scheme == Scheme::Https { Err(bad()) } else { Ok((parsed.host, parsed.port)) }
 }
 
-/// The standard name of a cipher suite, from OpenSSL's name for it.
-fn suite(name: &str) -> String {
-    let upper = name.to_ascii_uppercase().replace('-', "_");
-    if upper.starts_with("TLS") {
-        return upper;
+/// The suites of TLS 1.2 that a cipher string of OpenSSL selects. Like SSL_CTX_set_cipher_list, it
+/// does not concern TLS 1.3.
+fn suites(text: &str) -> Result<Vec<&'static Suite>, Complaint> {
+    match parse_ciphers(text) {
+        Ok(selection) if !selection.suites.is_empty() => Ok(selection.suites),
+        _ => Err(Complaint::plain(format!("error setting ciphersuite list [{text}]"))),
     }
-    let name = upper.replace("AES128", "AES_128").replace("AES256", "AES_256");
-    let name = name.replace("CHACHA20_POLY1305", "CHACHA20_POLY1305_SHA256");
-    let name = name.replace("_SHA256_SHA256", "_SHA256");
-    for exchange in ["ECDHE_ECDSA_", "ECDHE_RSA_"] {
-        if let Some(cipher) = name.strip_prefix(exchange) {
-            return format!("TLS_{exchange}WITH_{cipher}");
-        }
-    }
-    name
 }
 
 #[cfg(test)]
@@ -376,9 +384,27 @@ mod tests {
     }
 
     #[test]
-    fn suites_have_openssl_names_too() {
-        assert_eq!(suite("ECDHE-RSA-AES128-GCM-SHA256"), "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256");
-        let chacha = suite("ECDHE-ECDSA-CHACHA20-POLY1305");
-        assert_eq!(chacha, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
+    fn names_for_sni_come_from_the_host_field_or_the_url() {
+        let name = |line: &str| options(line).unwrap().server_name();
+        assert_eq!(name("https://h/").as_deref(), Some("h"));
+        assert_eq!(name("-H Host:a -H host:b https://h/").as_deref(), Some("b"));
+        for line in ["-I https://h/", "https://127.0.0.1/", "-H Host:::1 https://h/"] {
+            assert_eq!(name(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn suites_are_those_of_an_openssl_string() {
+        let names = |text: &str| -> Vec<&str> {
+            suites(text).unwrap().iter().map(|suite| suite.name).collect()
+        };
+        assert_eq!(names("ECDHE-RSA-AES128-GCM-SHA256"), ["ECDHE-RSA-AES128-GCM-SHA256"]);
+        let both = ["ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305"];
+        assert_eq!(names("ECDHE+CHACHA20"), both);
+        let told = suites("RC4-MD5").unwrap_err();
+        assert_eq!(
+            (told.text.as_str(), told.status),
+            ("error setting ciphersuite list [RC4-MD5]", 1)
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! and rounding (support/ab.c: output_results, output_html_results).
 
 use super::options::{Html, Options};
-use crate::load::{Exchange, Failure, Figures, Scheme};
+use crate::load::{Agreed, Exchange, Failure, Figures, Scheme};
 use evenkeel_proto::response_field;
 use std::fmt::Write as _;
 
@@ -104,10 +104,15 @@ impl Facts<'_> {
         row(&mut out, "Server Hostname", target.host.clone());
         row(&mut out, "Server Port", target.port.to_string());
         if target.scheme == Scheme::Https {
-            let agreed = figures.sample.as_ref().and_then(|sample| sample.tls.clone());
-            row(&mut out, "SSL/TLS Protocol", agreed.unwrap_or_default());
-            if !options.no_sni {
-                row(&mut out, "TLS Server Name", target.host.clone());
+            if let Some(tls) = figures.sample.as_ref().and_then(|sample| sample.tls.as_ref()) {
+                let Agreed { version, suite, bits, key_bits, group } = tls;
+                row(&mut out, "SSL/TLS Protocol", format!("{version},{suite},{key_bits},{bits}"));
+                if let Some(group) = group {
+                    row(&mut out, "Server Temp Key", group);
+                }
+            }
+            if let Some(name) = options.server_name() {
+                row(&mut out, "TLS Server Name", name);
             }
         }
         out.push('\n');

@@ -40,6 +40,7 @@ pub(super) struct Options {
     pub(super) unix_socket: Option<PathBuf>,
     pub(super) family: Family,
     pub(super) insecure: bool,
+    pub(super) full_handshakes: bool,
     pub(super) is_my_server: bool,
     pub(super) output: Output,
     pub(super) screen: bool,
@@ -208,6 +209,9 @@ struct Way {
     /// Takes any certificate
     #[arg(short = 'k', long)]
     insecure: bool,
+    /// Makes every TLS handshake in full, as a client does that has never been there
+    #[arg(long)]
+    full_handshakes: bool,
     /// Threads of clients (one for each core)
     #[arg(long, value_name = "N", value_parser = number::<usize>(1, 1024))]
     threads: Option<usize>,
@@ -227,7 +231,7 @@ struct Shown {
     /// Writes the figures as JSON
     #[arg(long, overrides_with = "csv")]
     json: bool,
-    /// Writes a line for each answer, kept in memory until the end (88 bytes each)
+    /// Writes a line for each answer, kept in memory until the end (96 bytes each)
     #[arg(long, overrides_with = "json")]
     csv: bool,
     /// Shows no live screen
@@ -333,6 +337,7 @@ impl Words {
             proxy: way.proxy,
             unix_socket: way.unix_socket,
             insecure: way.insecure,
+            full_handshakes: way.full_handshakes,
             is_my_server: way.is_my_server,
             output,
             screen: !shown.no_tui && output == Output::Text,

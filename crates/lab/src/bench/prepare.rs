@@ -4,8 +4,8 @@
 use super::options::{Family, Message, Options, Output};
 use super::{Complaint, usage};
 use crate::load::{
-    Bounds, Keep, Plan, Request, Scheme, Target, Timeouts, Trust, check_descriptors, check_owner,
-    put_reachable_first,
+    Bounds, Keep, Plan, Request, Scheme, Target, Timeouts, Trust, Wishes, check_descriptors,
+    check_owner, put_reachable_first,
 };
 use crate::request::{Draft, basic_credentials};
 use evenkeel_sys::connect::{Local, Remote};
@@ -24,7 +24,9 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared, Complaint> {
     let mut remotes = remotes(options)?;
     check_address(options, &remotes)?;
     check_descriptors(options.clients, 0).map_err(Complaint::plain)?;
-    let trust = Trust::of(&options.url, !options.insecure).map_err(Complaint::plain)?;
+    let wishes =
+        Wishes { verify: !options.insecure, full: options.full_handshakes, ..Wishes::default() };
+    let trust = Trust::of(&options.url, &wishes).map_err(Complaint::plain)?;
     put_reachable_first(&mut remotes, trust.as_ref(), options.timeout).map_err(Complaint::plain)?;
     let cores = process::usable_cores();
     let plan = Plan {

@@ -105,6 +105,18 @@ fn summary(text: &mut String, figures: &Figures) -> fmt::Result {
     let reused =
         format!("{} of the answers came over one used before", share(figures.reused, answered));
     row("Connections", count(figures.connections), reused)?;
+    let handshakes = figures.full_handshakes + figures.resumed_handshakes;
+    if handshakes > 0 {
+        let times = &figures.times.handshake;
+        let at = |quantile| time(times.value_at_quantile(quantile).min(times.max()) as f64);
+        let more = format!(
+            "{} of them resumed a session; p50 {}, p99 {}",
+            share(figures.resumed_handshakes, handshakes),
+            at(0.5),
+            at(0.99)
+        );
+        row("Handshakes", count(handshakes), more)?;
+    }
     let cpu_s = figures.cpu_us as f64 / 1e6;
     let each = if cpu_s > 0.0 { rate(answered as f64 / cpu_s) } else { "-".to_owned() };
     let busy =
@@ -124,6 +136,9 @@ fn times(text: &mut String, figures: &Figures) -> fmt::Result {
     columns.push(("first byte", &times.wait));
     if !times.connect.is_empty() {
         columns.push(("connect", &times.connect));
+    }
+    if !times.handshake.is_empty() {
+        columns.push(("handshake", &times.handshake));
     }
     let heading: String = columns.iter().map(|(name, _)| format!("{name:>12}")).collect();
     writeln!(text, "  {:<12}{heading}", "Times")?;

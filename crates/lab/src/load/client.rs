@@ -2,9 +2,11 @@
 //! a request and what it does between requests.
 
 use super::exchange::{Exchange, Failure, Request};
+use super::figures::Handshakes;
 use super::plan::{Keep, Plan};
 use super::receive::{Answer, Progress};
 use super::source::Source;
+use super::tls::{Agreed, Trust};
 use super::transport::Transport;
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Ready};
@@ -71,6 +73,10 @@ pub(super) struct Client {
     /// Counts its connections, to recognise events of a previous one.
     epoch: u32,
     transport: Option<Transport>,
+    /// Its own trust with its own sessions, from its first connection on.
+    trust: Option<Trust>,
+    /// When the handshake began.
+    shakes_ns: u64,
     used: bool,
     request: Arc<Request>,
     sent: usize,
@@ -89,7 +95,8 @@ pub(super) struct Ground {
     pub(super) sent_bytes: u64,
     pub(super) read_bytes: u64,
     /// The negotiated TLS parameters of the first connection.
-    pub(super) agreed: Option<String>,
+    pub(super) agreed: Option<Agreed>,
+    pub(super) handshakes: Handshakes,
 }
 
 impl Ground {
@@ -118,6 +125,8 @@ impl Client {
             failures: 0,
             epoch: 0,
             transport: None,
+            trust: None,
+            shakes_ns: 0,
             used: false,
             request: Arc::default(),
             sent: 0,
@@ -198,7 +207,10 @@ impl Client {
     fn connect(&mut self, ground: &mut Ground, index: u32) -> io::Result<()> {
         let plan = &ground.plan;
         let remote = plan.remotes.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let transport = Transport::begin(remote, &plan.local, plan.trust.as_ref())?;
+        if self.trust.is_none() {
+            self.trust = plan.trust.as_ref().map(Trust::for_one_client);
+        }
+        let transport = Transport::begin(remote, &plan.local, self.trust.as_ref())?;
         self.epoch = self.epoch.wrapping_add(1);
         let token = u64::from(self.epoch) << 32 | u64::from(index);
         ground.epoll.add_read_write(&transport, token)?;
@@ -262,7 +274,10 @@ impl Client {
 
     fn connected(&mut self, ground: &mut Ground) -> Outcome {
         match self.transport.as_ref().map(Transport::outcome) {
-            Some(Ok(())) => self.shake(ground),
+            Some(Ok(())) => {
+                self.shakes_ns = ground.now_ns();
+                self.shake(ground)
+            }
             Some(Err(error)) => self.fail(Failure::of_connect(&error)),
             None => self.fail(Failure::Connect),
         }
@@ -280,6 +295,10 @@ impl Client {
             ground.agreed = self.transport.as_ref().and_then(Transport::agreed);
         }
         let now_ns = ground.now_ns();
+        if let Some(resumed) = self.transport.as_ref().and_then(Transport::is_resumed) {
+            self.exchange.handshake_ns = now_ns.saturating_sub(self.shakes_ns).max(1);
+            ground.handshakes.count(self.exchange.handshake_ns, resumed);
+        }
         (self.exchange.connected_ns, self.exchange.sent_ns) = (now_ns, now_ns);
         self.deadline_ns = after(now_ns, ground.plan.timeouts.answer.as_nanos());
         self.send(ground)

@@ -28,6 +28,8 @@ pub struct Exchange {
     pub start_ns: u64,
     /// When the connection was established; `start_ns` if it existed before.
     pub connected_ns: u64,
+    /// The time of the TLS handshake before it, which ended at `connected_ns`; 0 if there was none.
+    pub handshake_ns: u64,
     /// When the request was sent completely.
     pub sent_ns: u64,
     /// When the first byte of the response arrived.

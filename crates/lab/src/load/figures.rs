@@ -4,6 +4,7 @@
 
 use super::exchange::{Exchange, Failure};
 use super::sketch::Sketch;
+use super::tls::Agreed;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,6 +19,9 @@ pub struct Times {
     pub service: Histogram<u64>,
     /// Establishing a connection, where there was a new one.
     pub connect: Histogram<u64>,
+    /// The TLS handshakes, from when the connection was accepted, whether or not a response
+    /// followed.
+    pub handshake: Histogram<u64>,
     /// From sending the request to the first byte of the response.
     pub wait: Histogram<u64>,
     /// The actual pauses, from the end of a response to the next request.
@@ -35,6 +39,10 @@ pub struct Figures {
     pub failures: BTreeMap<Failure, u64>,
     /// The connections that were established.
     pub connections: u64,
+    /// The TLS handshakes that were completed in full.
+    pub full_handshakes: u64,
+    /// The TLS handshakes that resumed a session.
+    pub resumed_handshakes: u64,
     /// The kept connections that the server closed while no request was in progress, which is not a
     /// failure.
     pub closed_idle: u64,
@@ -78,8 +86,8 @@ pub struct Sample {
     pub head: Vec<u8>,
     /// The bytes of the body.
     pub body_bytes: u64,
-    /// The TLS version and cipher suite, if it came over TLS.
-    pub tls: Option<String>,
+    /// What TLS had agreed on, if it came over TLS.
+    pub tls: Option<Agreed>,
 }
 
 /// One second of a run.
@@ -101,8 +109,47 @@ pub struct Second {
     pub statuses: BTreeMap<u16, u64>,
     /// The failures by kind.
     pub failures: BTreeMap<Failure, u64>,
+    /// The TLS handshakes that were completed in full in it.
+    pub full_handshakes: u64,
+    /// The TLS handshakes that resumed a session in it.
+    pub resumed_handshakes: u64,
     /// The response times of the exchanges that ended in it.
     pub response: Sketch,
+}
+
+/// The TLS handshakes of a thread.
+pub(super) struct Handshakes {
+    full: u64,
+    resumed: u64,
+    times: Histogram<u64>,
+    /// Those in full and resumed that earlier seconds have reported.
+    told: (u64, u64),
+}
+
+impl Default for Handshakes {
+    fn default() -> Self {
+        Self { full: 0, resumed: 0, times: histogram(), told: (0, 0) }
+    }
+}
+
+impl Handshakes {
+    /// Counts a complete handshake.
+    pub(super) fn count(&mut self, time_ns: u64, resumed: bool) {
+        *(if resumed { &mut self.resumed } else { &mut self.full }) += 1;
+        self.times.saturating_record(time_ns);
+    }
+
+    /// Those in full and resumed since the last call.
+    pub(super) fn news(&mut self) -> (u64, u64) {
+        let before = std::mem::replace(&mut self.told, (self.full, self.resumed));
+        (self.full - before.0, self.resumed - before.1)
+    }
+
+    /// Moves them to the figures of their thread.
+    pub(super) fn conclude(self, figures: &mut Figures) {
+        (figures.full_handshakes, figures.resumed_handshakes) = (self.full, self.resumed);
+        figures.times.handshake = self.times;
+    }
 }
 
 /// How evenly the clients were served.
@@ -133,29 +180,38 @@ fn histogram() -> Histogram<u64> {
 impl Default for Times {
     fn default() -> Self {
         let new = histogram;
-        Self { response: new(), service: new(), connect: new(), wait: new(), pause: new() }
+        Self {
+            response: new(),
+            service: new(),
+            connect: new(),
+            handshake: new(),
+            wait: new(),
+            pause: new(),
+        }
     }
 }
 
 impl Times {
     /// Each histogram with its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, &Histogram<u64>); 5] {
+    pub fn named(&self) -> [(&'static str, &Histogram<u64>); 6] {
         [
             ("response", &self.response),
             ("service", &self.service),
             ("connect", &self.connect),
+            ("handshake", &self.handshake),
             ("wait", &self.wait),
             ("pause", &self.pause),
         ]
     }
 
     /// Like [`Times::named`], to be filled.
-    pub fn named_mut(&mut self) -> [(&'static str, &mut Histogram<u64>); 5] {
+    pub fn named_mut(&mut self) -> [(&'static str, &mut Histogram<u64>); 6] {
         [
             ("response", &mut self.response),
             ("service", &mut self.service),
             ("connect", &mut self.connect),
+            ("handshake", &mut self.handshake),
             ("wait", &mut self.wait),
             ("pause", &mut self.pause),
         ]
@@ -176,6 +232,8 @@ impl Default for Figures {
             statuses: BTreeMap::new(),
             failures: BTreeMap::new(),
             connections: 0,
+            full_handshakes: 0,
+            resumed_handshakes: 0,
             closed_idle: 0,
             head_bytes: 0,
             body_bytes: 0,
@@ -209,6 +267,8 @@ impl Second {
             waiting: 0,
             statuses: BTreeMap::new(),
             failures: BTreeMap::new(),
+            full_handshakes: 0,
+            resumed_handshakes: 0,
             response: Sketch::default(),
         }
     }
@@ -222,6 +282,8 @@ impl Second {
         self.waiting += other.waiting;
         add_counts(&mut self.statuses, &other.statuses);
         add_counts(&mut self.failures, &other.failures);
+        self.full_handshakes += other.full_handshakes;
+        self.resumed_handshakes += other.resumed_handshakes;
         self.response.add(&other.response);
     }
 }
@@ -327,6 +389,8 @@ impl Figures {
             add_counts(&mut sum.statuses, &part.statuses);
             add_counts(&mut sum.failures, &part.failures);
             sum.connections += part.connections;
+            sum.full_handshakes += part.full_handshakes;
+            sum.resumed_handshakes += part.resumed_handshakes;
             sum.closed_idle += part.closed_idle;
             sum.head_bytes += part.head_bytes;
             sum.body_bytes += part.body_bytes;

@@ -28,3 +28,4 @@ pub use run::{Interrupt, Live, Run};
 pub use sketch::Sketch;
 pub use source::{Same, Source, Step};
 pub use target::{Scheme, Target};
+pub use tls::Agreed;

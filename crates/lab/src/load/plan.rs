@@ -31,7 +31,7 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// The seed of pauses and arrivals.
     pub seed: u64,
-    /// Whether each exchange is kept for a report, at 88 bytes each.
+    /// Whether each exchange is kept for a report, at 96 bytes each.
     pub keep_exchanges: bool,
     /// Whether sources get the received bytes.
     pub hear: bool,

@@ -2,7 +2,7 @@
 //! for. Its figures are the sum of those of its threads.
 
 use super::client::{Client, Ground};
-use super::figures::{Figures, Second};
+use super::figures::{Figures, Handshakes, Second};
 use super::plan::Plan;
 use super::source::Source;
 use super::thread::Thread;
@@ -110,6 +110,7 @@ impl Run {
                 sent_bytes: 0,
                 read_bytes: 0,
                 agreed: None,
+                handshakes: Handshakes::default(),
             };
             let shared = Arc::clone(&shared);
             let drive = move || {

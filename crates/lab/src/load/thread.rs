@@ -188,6 +188,8 @@ impl Thread {
         self.second.waiting = self.arrivals.len() as u64;
         self.second.statuses = news(&self.figures.statuses, &mut self.told.0);
         self.second.failures = news(&self.figures.failures, &mut self.told.1);
+        (self.second.full_handshakes, self.second.resumed_handshakes) =
+            self.ground.handshakes.news();
         let second = std::mem::replace(&mut self.second, next);
         self.shared.tell(&second);
         self.figures.seconds.push(second);
@@ -389,6 +391,7 @@ impl Thread {
         self.turn_second(now_ns);
         self.figures.left_waiting = self.arrivals.len() as u64;
         self.figures.connections = self.ground.connections;
+        self.ground.handshakes.conclude(&mut self.figures);
         self.figures.sent_bytes = self.ground.sent_bytes;
         self.figures.read_bytes = self.ground.read_bytes;
         self.figures.cpu_us = clock::thread_cpu_us().saturating_sub(cpu_us);

@@ -2,11 +2,15 @@
 
 use super::target::{Scheme, Target};
 use evenkeel_sys::socket::Socket;
-use evenkeel_tls::AnyServer;
+use evenkeel_tls::{AnyServer, Suite, key_bits};
+use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, NamedGroup, ProtocolVersion, RootCertStore,
+    SupportedProtocolVersion,
+};
 use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +23,23 @@ const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub struct Trust {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    resumes: bool,
+}
+
+/// What client and server have agreed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// The version in OpenSSL's form, such as `TLSv1.3`.
+    pub version: String,
+    /// OpenSSL's name of the cipher suite.
+    pub suite: &'static str,
+    /// The length of the suite's key in bits.
+    pub bits: u16,
+    /// The length of the key in the server's certificate in bits.
+    pub key_bits: usize,
+    /// The server's ephemeral key in OpenSSL's form, such as `X25519 253 bits`; none if a session
+    /// without one was resumed.
+    pub group: Option<String>,
 }
 
 /// The options of a TLS connection.
@@ -28,26 +49,26 @@ pub struct Wishes<'a> {
     pub verify: bool,
     /// The versions to offer; empty for all.
     pub versions: &'a [&'static SupportedProtocolVersion],
-    /// The names of cipher suites to offer; empty for all.
-    pub suites: &'a [String],
+    /// The cipher suites of TLS 1.2 to offer; none for all.
+    pub suites: Option<&'a [&'static Suite]>,
     /// A file with the client's own certificate and key (PEM).
     pub identity: Option<&'a Path>,
     /// Whether to omit the server's name from the handshake (SNI).
     pub no_sni: bool,
+    /// Whether every handshake is a full one. Otherwise a client resumes its own sessions.
+    pub full: bool,
 }
 
 impl Trust {
-    /// The trust for a server, if it uses TLS. `verify` says whether to check its certificate.
+    /// The trust for a server, if it uses TLS.
     ///
     /// # Errors
     ///
     /// As for [`Trust::new`].
-    pub fn of(target: &Target, verify: bool) -> Result<Option<Self>, String> {
+    pub fn of(target: &Target, wishes: &Wishes<'_>) -> Result<Option<Self>, String> {
         match target.scheme {
             Scheme::Http => Ok(None),
-            Scheme::Https => {
-                Self::new(&target.host, &Wishes { verify, ..Wishes::default() }).map(Some)
-            }
+            Scheme::Https => Self::new(&target.host, wishes).map(Some),
         }
     }
 
@@ -60,14 +81,9 @@ impl Trust {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| format!("{host}: no name that TLS can ask for"))?;
         let mut provider = aws_lc_rs::default_provider();
-        if !wishes.suites.is_empty() {
-            provider.cipher_suites.retain(|suite| {
-                let name = format!("{:?}", suite.suite());
-                wishes.suites.iter().any(|wanted| wanted.eq_ignore_ascii_case(&name))
-            });
-            if provider.cipher_suites.is_empty() {
-                return Err(format!("{}: no such cipher suite", wishes.suites.join(":")));
-            }
+        if let Some(suites) = wishes.suites {
+            provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+            provider.cipher_suites.extend(suites.iter().map(|suite| suite.rustls()));
         }
         let provider = Arc::new(provider);
         let versions =
@@ -96,7 +112,20 @@ impl Trust {
         };
         config.enable_sni = !wishes.no_sni;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), name })
+        config.resumption = Resumption::disabled();
+        Ok(Self { config: Arc::new(config), name, resumes: !wishes.full })
+    }
+
+    /// The same for one client, which keeps its own sessions and never sees those of others.
+    pub(super) fn for_one_client(&self) -> Self {
+        let mut own = self.clone();
+        if self.resumes {
+            // The store rounds the number of sessions up to those of one server.
+            let mut config = ClientConfig::clone(&self.config);
+            config.resumption = Resumption::in_memory_sessions(1);
+            own.config = Arc::new(config);
+        }
+        own
     }
 
     pub(super) fn begin(&self) -> io::Result<ClientConnection> {
@@ -218,10 +247,31 @@ pub(super) fn receive(
     }
 }
 
-/// The negotiated parameters in ab's form: `TLSv1.3,TLS13_AES_256_GCM_SHA384`.
-pub(super) fn agreed(session: &ClientConnection) -> String {
-    let version = session.protocol_version().map_or_else(String::new, |it| format!("{it:?}"));
-    let suite = session.negotiated_cipher_suite();
-    let suite = suite.map_or_else(String::new, |it| format!("{:?}", it.suite()));
-    format!("{},{suite}", version.replace('_', "."))
+/// Whether the handshake, which is complete, resumed a session.
+pub(super) fn is_resumed(session: &ClientConnection) -> bool {
+    session.handshake_kind() == Some(HandshakeKind::Resumed)
+}
+
+/// What the handshake, which is complete, has agreed on.
+pub(super) fn agreed(session: &ClientConnection) -> Agreed {
+    let version = match session.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2".to_owned(),
+        Some(ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
+        other => other.map_or_else(String::new, |it| format!("{it:?}")),
+    };
+    let suite = session.negotiated_cipher_suite().and_then(|it| Suite::of(it.suite()));
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let group = session.negotiated_key_exchange_group().map(|group| match group.name() {
+        NamedGroup::X25519 => "X25519 253 bits".to_owned(),
+        NamedGroup::secp256r1 => "ECDH prime256v1 256 bits".to_owned(),
+        NamedGroup::secp384r1 => "ECDH secp384r1 384 bits".to_owned(),
+        other => format!("{other:?}"),
+    });
+    Agreed {
+        version,
+        suite: suite.map_or("", |suite| suite.name),
+        bits: suite.map_or(0, |suite| suite.bits),
+        key_bits: certificate.and_then(|der| key_bits(der)).unwrap_or_default(),
+        group,
+    }
 }

@@ -1,7 +1,7 @@
 //! A client's connection: a socket with or without TLS. Bytes are sent and received as with a
 //! socket; the handshake is a state that the client waits for.
 
-use super::tls::{self, Trust};
+use super::tls::{self, Agreed, Trust};
 use evenkeel_sys::connect::{self, Local, Remote};
 use evenkeel_sys::socket::Socket;
 use rustls::ClientConnection;
@@ -57,8 +57,14 @@ impl Transport {
         self.session.is_none()
     }
 
-    pub(super) fn agreed(&self) -> Option<String> {
+    /// What TLS has agreed on; none without TLS.
+    pub(super) fn agreed(&self) -> Option<Agreed> {
         self.session.as_deref().map(tls::agreed)
+    }
+
+    /// Whether the handshake resumed a session; none without TLS.
+    pub(super) fn is_resumed(&self) -> Option<bool> {
+        self.session.as_deref().map(tls::is_resumed)
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) struct Options {
     pub(super) keep_alive: bool,
     pub(super) unix_socket: Option<PathBuf>,
     pub(super) insecure: bool,
+    pub(super) full_handshakes: bool,
     pub(super) is_my_server: bool,
     pub(super) json: bool,
     /// The folder in which the run is saved.
@@ -135,6 +136,9 @@ struct Sent {
     /// Takes any certificate
     #[arg(short = 'k', long)]
     insecure: bool,
+    /// Makes every TLS handshake in full, as a client does that has never been there
+    #[arg(long)]
+    full_handshakes: bool,
     /// Threads of clients (one for each core)
     #[arg(long, value_name = "N", value_parser = number::<usize>(1, 1024))]
     threads: Option<usize>,
@@ -219,6 +223,7 @@ impl Words {
             keep_alive: !self.sent.disable_keepalive,
             unix_socket: self.sent.unix_socket,
             insecure: self.sent.insecure,
+            full_handshakes: self.sent.full_handshakes,
             is_my_server: self.sent.is_my_server,
             json: self.shown.json,
             save: self.shown.save,

@@ -4,7 +4,7 @@
 use super::Complaint;
 use super::options::Options;
 use crate::load::{
-    Bounds, Keep, Pace, Plan, Target, Timeouts, Trust, check_descriptors, check_owner,
+    Bounds, Keep, Pace, Plan, Target, Timeouts, Trust, Wishes, check_descriptors, check_owner,
     put_reachable_first,
 };
 use evenkeel_sys::connect::Local;
@@ -17,7 +17,9 @@ pub(super) fn prepare(options: &Options, clients: u32) -> Result<Plan, Complaint
     check_owner(&url.host, Target::is_loopback(&remotes), options.is_my_server)
         .map_err(|text| Complaint { text, status: 2 })?;
     check_descriptors(clients, options.parts).map_err(Complaint::plain)?;
-    let trust = Trust::of(url, !options.insecure).map_err(Complaint::plain)?;
+    let wishes =
+        Wishes { verify: !options.insecure, full: options.full_handshakes, ..Wishes::default() };
+    let trust = Trust::of(url, &wishes).map_err(Complaint::plain)?;
     put_reachable_first(&mut remotes, trust.as_ref(), options.timeout).map_err(Complaint::plain)?;
     let threads = options.threads.unwrap_or_else(process::usable_cores);
     Ok(Plan {

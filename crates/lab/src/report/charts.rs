@@ -54,6 +54,15 @@ pub fn throughput(run: &Saved) -> Vec<Chart> {
         }
         charts.push(chart);
     }
+    let resumed = |second: &Second| second.resumed_handshakes as f64;
+    let full = |second: &Second| second.full_handshakes as f64;
+    if seconds.iter().any(|second| full(second) + resumed(second) > 0.0) {
+        let y = Axis::new("a second", Unit::Count);
+        let chart = Chart::new("TLS handshakes", moments(), y)
+            .line("in full", over_time(run, full))
+            .line("resumed", over_time(run, resumed));
+        charts.push(chart);
+    }
     charts
 }
 
@@ -72,6 +81,9 @@ pub fn percentiles(run: &Saved) -> Chart {
     let mut chart = percentile_chart().line("response", percentile_points(&times.response));
     if !times.service.is_empty() && times.service != times.response {
         chart = chart.line("service", percentile_points(&times.service));
+    }
+    if !times.handshake.is_empty() {
+        chart = chart.line("TLS handshake", percentile_points(&times.handshake));
     }
     chart
 }

@@ -40,6 +40,8 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
     let known = fairness.clients > 0;
     // A run without a load has no such figures, which is different from zero.
     let load = |value: f64| run.has_load().then_some(value);
+    let handshakes = figures.full_handshakes + figures.resumed_handshakes;
+    let handshakes = (handshakes > 0).then_some(handshakes as f64);
     let server = |line: &str| run.series.mean(&format!("CPU of the server in %/{line}"));
     vec![
         fact("Requests a second", load(answered).and_then(each_second), Unit::Count),
@@ -64,6 +66,14 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
         fact("Clients never served", known.then_some(fairness.never as f64), Unit::Count),
         fact("Fairness (Jain's index)", known.then_some(fairness.index), Unit::Count),
         fact("Connections", load(figures.connections as f64).filter(|_| run.whole), Unit::Count),
+        fact("TLS handshakes", handshakes, Unit::Count),
+        fact(
+            "TLS handshakes that resumed, %",
+            handshakes.map(|all| figures.resumed_handshakes as f64 * 100.0 / all),
+            Unit::Count,
+        ),
+        fact("TLS handshake, median", at(&figures.times.handshake, 0.5), Unit::Time),
+        fact("TLS handshake, 99 %", at(&figures.times.handshake, 0.99), Unit::Time),
         fact("Server's CPU, user, %", server("user"), Unit::Count),
         fact("Server's CPU, system, %", server("system"), Unit::Count),
         fact("Client's CPU an answer", per_answer(figures.cpu_us as f64 * 1e3), Unit::Time),

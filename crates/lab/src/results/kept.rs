@@ -63,6 +63,10 @@ pub struct KeptSecond {
     clients: u32,
     waiting: u64,
     #[serde(default)]
+    full_handshakes: u64,
+    #[serde(default)]
+    resumed_handshakes: u64,
+    #[serde(default)]
     response: Percentiles,
 }
 
@@ -76,6 +80,8 @@ impl KeptSecond {
             read_bytes: second.read_bytes,
             clients: second.clients,
             waiting: second.waiting,
+            full_handshakes: second.full_handshakes,
+            resumed_handshakes: second.resumed_handshakes,
             response: Percentiles::of(&second.response.histogram()),
         }
     }
@@ -88,6 +94,8 @@ impl KeptSecond {
             read_bytes: self.read_bytes,
             clients: self.clients,
             waiting: self.waiting,
+            full_handshakes: self.full_handshakes,
+            resumed_handshakes: self.resumed_handshakes,
             ..Second::new(self.second)
         }
     }
@@ -104,6 +112,12 @@ pub struct KeptFigures {
     response: Percentiles,
     #[serde(default)]
     service: Percentiles,
+    #[serde(default)]
+    handshake: Percentiles,
+    #[serde(default)]
+    full_handshakes: u64,
+    #[serde(default)]
+    resumed_handshakes: u64,
     statuses: BTreeMap<u16, u64>,
     failures: BTreeMap<String, u64>,
     connections: u64,
@@ -158,6 +172,9 @@ impl KeptFigures {
             rate_per_s: figures.rate(),
             response: Percentiles::of(&figures.times.response),
             service: Percentiles::of(&figures.times.service),
+            handshake: Percentiles::of(&figures.times.handshake),
+            full_handshakes: figures.full_handshakes,
+            resumed_handshakes: figures.resumed_handshakes,
             statuses: figures.statuses.clone(),
             failures: failures.collect(),
             connections: figures.connections,
@@ -192,6 +209,8 @@ impl KeptFigures {
             statuses: self.statuses,
             failures,
             connections: self.connections,
+            full_handshakes: self.full_handshakes,
+            resumed_handshakes: self.resumed_handshakes,
             closed_idle: self.closed_idle,
             head_bytes: self.head_bytes,
             body_bytes: self.body_bytes,

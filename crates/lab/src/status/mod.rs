@@ -5,7 +5,7 @@ mod page;
 
 pub(crate) use page::{Connections, LETTERS, Page, Worker, is_busy};
 
-use crate::load::{Target, Trust, fetch};
+use crate::load::{Target, Trust, Wishes, fetch};
 use evenkeel_sys::connect::Remote;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Status {
     pub(crate) fn open(url: &str, verify: bool, most: Duration) -> Result<Self, String> {
         let mut target = Target::parse(url)?;
         let remotes = target.resolve(None)?;
-        let trust = Trust::of(&target, verify)?;
+        let trust = Trust::of(&target, &Wishes { verify, ..Wishes::default() })?;
         if target.path == "/" {
             USUAL_PATH.clone_into(&mut target.path);
         }

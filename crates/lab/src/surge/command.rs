@@ -6,8 +6,8 @@ use super::user::{User, Workload};
 use super::work::FileSet;
 use crate::bench::figures_text;
 use crate::load::{
-    Bounds, Keep, Pace, Plan, Run, Target, Think, Timeouts, Trust, check_descriptors, check_owner,
-    put_reachable_first,
+    Bounds, Keep, Pace, Plan, Run, Target, Think, Timeouts, Trust, Wishes, check_descriptors,
+    check_owner, put_reachable_first,
 };
 use crate::numbers::{count, time};
 use crate::results::{About, Saving};
@@ -119,6 +119,9 @@ struct Load {
     /// Takes any certificate
     #[arg(long)]
     insecure: bool,
+    /// Makes every TLS handshake in full, as a user does who has never been there
+    #[arg(long)]
+    full_handshakes: bool,
     /// Says that a server on another machine is yours
     #[arg(long = "yes-this-is-my-server")]
     own_server: bool,
@@ -206,7 +209,8 @@ fn ask(target: &Target, work: &Work, load: &Load, words: &[String]) -> Result<i3
     check_owner(&target.host, Target::is_loopback(&remotes), load.own_server)
         .map_err(|text| Complaint(text, 2))?;
     check_descriptors(load.users, 0).map_err(plain)?;
-    let trust = Trust::of(target, !load.insecure).map_err(plain)?;
+    let wishes = Wishes { verify: !load.insecure, full: load.full_handshakes, ..Wishes::default() };
+    let trust = Trust::of(target, &wishes).map_err(plain)?;
     put_reachable_first(&mut remotes, trust.as_ref(), load.timeout).map_err(plain)?;
     let files = FileSet::draw(&work.profile, work.files(), work.seed);
     let place = (&*target.authority(), &*target.path);

@@ -103,11 +103,34 @@ fn certificates_are_checked_unless_any_will_do() {
     let server = Server::start_tls();
     let any = json(&format!("-n 10 -c 2 --insecure {}", server.url("/")));
     assert_eq!((&any["answered"], &any["failed"]), (&json!(10), &json!(0)));
+    assert_eq!(any["handshakes"], json!({ "full": any["connections"], "resumed": 0 }));
     let said = bench(&format!("-n 2 -c 1 {}", server.url("/")));
     assert_eq!((said.status, said.out.as_str()), (1, ""));
     assert!(said.err.contains("invalid peer certificate"), "{}", said.err);
     assert!(said.err.ends_with("; --insecure takes any\n"), "{}", said.err);
     assert_eq!(server.heard().len(), 10);
+}
+
+#[test]
+fn a_client_resumes_its_own_sessions_unless_handshakes_are_to_be_full() {
+    let server = Server::start_tls();
+    let line = format!("-n 20 -c 2 --insecure --disable-keepalive {}", server.url("/"));
+    let resumed = json(&line);
+    let fresh = resumed["handshakes"]["full"].as_u64().unwrap();
+    assert!((1..=2).contains(&fresh), "{resumed}");
+    assert_eq!(resumed["handshakes"]["resumed"], 20 - fresh);
+    assert_eq!(resumed["handshake"]["count"], 20);
+    let seconds = resumed["seconds"].as_array().unwrap().iter();
+    let sum: u64 = seconds.map(|second| second["resumed_handshakes"].as_u64().unwrap()).sum();
+    assert_eq!(sum, 20 - fresh);
+    let full = json(&format!("--full-handshakes {line}"));
+    assert_eq!(full["handshakes"], json!({ "full": 20, "resumed": 0 }));
+    let text = bench(&line).out;
+    let row = text.lines().find(|line| line.trim_start().starts_with("Handshakes")).unwrap();
+    assert!(row.contains("90.0 % of them") || row.contains("95.0 % of them"), "{row}");
+    assert!(row.contains("p50 ") && row.contains("p99 "), "{row}");
+    let plain = bench(&format!("-n 1 {}", Server::start().url("/"))).out;
+    assert!(!plain.contains("andshake"), "{plain}");
 }
 
 #[test]
