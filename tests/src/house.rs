@@ -36,6 +36,7 @@ const BASE: &str = "\
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
 ServerRoot \"@ROOT@\"
 PidFile \"@ROOT@/logs/httpd.pid\"
+DefaultRuntimeDir \"@ROOT@/run\"
 Listen 127.0.0.1:@PORT@
 ServerName localhost
 ErrorLog \"@ROOT@/logs/error.log\"
@@ -84,6 +85,7 @@ impl House {
         open(root.path(), 0o755).map_err(told)?;
         fs::create_dir(root.path().join("htdocs")).map_err(told)?;
         fs::create_dir(root.path().join("logs")).map_err(told)?;
+        fs::create_dir(root.path().join("run")).map_err(told)?;
         let old = SystemTime::now() - Duration::from_secs(3_600);
         for (name, text) in [("small.txt", vec![b's'; 1 << 10]), ("large.bin", vec![b'l'; 8 << 20])]
         {

@@ -62,6 +62,7 @@ const MODULES: [&str; 11] = [
 const BASE: &str = "\
 ServerRoot \"@ROOT@\"
 PidFile \"@ROOT@/logs/httpd.pid\"
+DefaultRuntimeDir \"@ROOT@/run\"
 Listen 127.0.0.1:@PORT@
 ServerName localhost
 StartServers 1
@@ -324,6 +325,7 @@ fn configuration(script: &Script, more: &str, root: &Path, port: u16) -> String 
 fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {
     make_folder(&root.join("htdocs"))?;
     make_folder(&root.join("logs"))?;
+    make_folder(&root.join("run"))?;
     write(&root.join("mime.types"), TYPES.as_bytes())?;
     if script.tls {
         make_certificates(&root.join("tls"))?;
