@@ -172,6 +172,7 @@ impl ServerState for State {
         // A host of many users has many pools, of which few are in use.
         let is_shown = |pool: &Application| self.pools.len() <= MOST_IDLE_POOLS || pool.asked > 0;
         snapshot.applications = figures.filter(is_shown).collect();
+        snapshot.pool = snapshot.pool.map(|pool| pool.limited_by(&snapshot.applications));
         snapshot
     }
 }

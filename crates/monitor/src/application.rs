@@ -5,6 +5,17 @@ use evenkeel_scoreboard::{ApplicationLine, Figure};
 use serde::Serialize;
 use std::fmt::Write;
 
+/// What keeps a pool from answering more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// The cores: its pages use CPU time, and more workers would not help.
+    Cores,
+    /// AppMaxWorkers.
+    Workers,
+    /// Memory.
+    Memory,
+}
+
 /// The figures of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Application {
@@ -67,8 +78,43 @@ impl Application {
         }
     }
 
+    /// What keeps the pool from answering more; `None` unless requests wait and it can neither
+    /// start more workers nor use more.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        let is_full = self.workers > 0 && self.busy >= self.workers && self.queue > 0;
+        let is_useless = self.useful().is_some_and(|useful| self.workers as f64 >= useful);
+        match is_full {
+            true if is_useless => Some(Bound::Cores),
+            true if self.workers < self.most_workers => None,
+            true if self.is_memory_bound => Some(Bound::Memory),
+            true => Some(Bound::Workers),
+            false => None,
+        }
+    }
+
+    /// What would move a bound.
+    pub(crate) fn remedy(&self, bound: Bound) -> String {
+        let useful = self.useful().unwrap_or_default().ceil();
+        let rate = self.carried_by_cores().unwrap_or_default();
+        match bound {
+            Bound::Cores => "More cores, or pages that take less CPU time; more workers would not \
+                             help."
+                .to_owned(),
+            Bound::Workers if useful > 0.0 => {
+                format!("AppMaxWorkers: {useful} workers carry {rate:.0}/s.")
+            }
+            Bound::Workers => "AppMaxWorkers.".to_owned(),
+            Bound::Memory => "More memory, or pages that keep less of it (AppMemory).".to_owned(),
+        }
+    }
+
+    /// How many workers keep all cores busy; `None` before anything was measured.
+    fn useful(&self) -> Option<f64> {
+        Some(self.carried_by_cores()? * (self.cpu_us + self.wait_us) as f64 / 1e6)
+    }
+
     /// Requests a second that a number of workers carries; `None` before anything was measured.
-    fn carried_by(&self, workers: u64) -> Option<f64> {
+    pub(crate) fn carried_by(&self, workers: u64) -> Option<f64> {
         let whole_us = (self.cpu_us + self.wait_us) as f64;
         if whole_us < 1.0 {
             return None;
@@ -87,12 +133,17 @@ impl Application {
         let Self { name, workers, busy, queue, most_workers, .. } = self;
         let mut text =
             format!("Pool {name}: {busy} of {workers} workers busy, {queue} requests wait");
+        if *queue > 0
+            && let Some(rate) = self.carried_by(*workers).filter(|rate| *rate > 0.0)
+        {
+            // Little's law. Writing to a string cannot fail.
+            let _ = write!(text, " {:.0} ms", *queue as f64 / rate * 1e3);
+        }
         let (Some(cores), Some(now)) = (self.carried_by_cores(), self.carried_by(*workers)) else {
             text.push_str("; no request was measured in the last seconds.");
             return text;
         };
         let ms = |us: u64| us as f64 / 1e3;
-        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "; a page takes {:.1} ms of CPU and {:.1} ms of waiting, {:.1} ms of it for a core: ",
@@ -100,7 +151,7 @@ impl Application {
             ms(self.wait_us + self.ready_us),
             ms(self.ready_us)
         );
-        let useful = cores * (self.cpu_us + self.wait_us) as f64 / 1e6;
+        let useful = self.useful().unwrap_or_default();
         let _ = if *workers as f64 >= useful {
             write!(text, "{} cores carry {cores:.0}/s, more workers do not help.", self.cores)
         } else if workers < most_workers {
@@ -148,6 +199,7 @@ impl Application {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Pool;
 
     fn pool(workers: u64, most: u64, cpu_us: u64, wait_us: u64) -> Application {
         Application {
@@ -166,7 +218,7 @@ mod tests {
     #[test]
     fn a_pool_says_what_would_help_it() {
         let text = pool(8, 64, 14_000, 6_000).sentence();
-        assert!(text.contains("8 of 8 workers busy, 37 requests wait"), "{text}");
+        assert!(text.contains("8 of 8 workers busy, 37 requests wait 259 ms; "), "{text}");
         assert!(text.ends_with("2 cores carry 143/s, more workers do not help."), "{text}");
         let text = pool(8, 8, 1_000, 179_000).sentence();
         let want = "AppMaxWorkers bounds it to 8 workers (44/s); 360 carry 2000/s.";
@@ -176,6 +228,28 @@ mod tests {
         let text = pool(8, 64, 1_000, 179_000).sentence();
         assert!(text.ends_with("8 workers carry 44/s, and the pool may grow."), "{text}");
         assert!(pool(1, 8, 0, 0).sentence().ends_with("in the last seconds."));
+    }
+
+    #[test]
+    fn a_full_pool_is_the_limit_of_the_server_with_what_would_move_it() {
+        let limit = |pool: Application| {
+            let pool = Pool::default().limited_by(&[Application::default(), pool]);
+            (pool.limit, pool.why, pool.remedy.into_owned(), pool.maximum_rps.map(f64::round))
+        };
+        let (name, why, remedy, most) = limit(pool(8, 8, 1_000, 179_000));
+        assert_eq!((name, most), ("application", Some(44.0)));
+        assert!(why.starts_with("application: Pool php: 8 of 8 workers busy"), "{why}");
+        assert_eq!(remedy, "AppMaxWorkers: 360 workers carry 2000/s.");
+        let (name, _, remedy, most) = limit(pool(8, 64, 14_000, 6_000));
+        assert_eq!((name, most), ("application", Some(143.0)));
+        assert!(remedy.starts_with("More cores"), "{remedy}");
+        let memory = Application { is_memory_bound: true, ..pool(8, 8, 1_000, 179_000) };
+        assert!(limit(memory).2.starts_with("More memory"));
+        // A pool that grows, and one in which nothing waits, limit nothing.
+        let idle = Application { queue: 0, ..pool(8, 8, 1_000, 179_000) };
+        for free in [pool(8, 64, 1_000, 179_000), idle] {
+            assert_eq!(limit(free).0, "unknown");
+        }
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! What the pool did and what limits it, from the history that the parent keeps. What the parent
 //! did not measure is unknown here too.
 
+use crate::application::{Application, Bound};
 use crate::words;
 use evenkeel_pool::{Account, Cost, Figure, Limit, Verdict, verdict};
 use evenkeel_scoreboard::Reading;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use std::borrow::Cow;
 
 /// The number of last readings that describe the present.
 pub(crate) const WINDOW: usize = 10;
+
+/// The name of the limit that an application is.
+const APPLICATION: &str = Limit::Application.name();
 
 /// A history whose last reading is older than this says nothing about the present.
 const STALE_US: u64 = 10_000_000;
@@ -21,7 +26,7 @@ pub struct Pool {
     /// Why it is this one, as a sentence.
     pub why: String,
     /// What would move it, as a sentence.
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
     /// The requests answered in a second.
     pub rps: Option<f64>,
     /// The most requests a second while everything stays as it is.
@@ -92,7 +97,7 @@ impl Pool {
         Self {
             limit: if known { limit.name() } else { words::UNKNOWN },
             why: if known { words::why(limit, &now) } else { words::UNKNOWN_WHY.to_owned() },
-            remedy: if known { words::remedy(limit) } else { words::UNKNOWN_REMEDY },
+            remedy: if known { words::remedy(limit) } else { words::UNKNOWN_REMEDY }.into(),
             rps: now.rate(Figure::Completions),
             maximum_rps: maximum,
             next: next.map(|(limit, rps)| Next { limit: limit.name(), rps }),
@@ -100,6 +105,31 @@ impl Pool {
             now,
             history,
         }
+    }
+
+    /// Names the application that limits the server, if one does. The server's own account does not
+    /// see why requests wait for it.
+    #[must_use]
+    pub fn limited_by(mut self, applications: &[Application]) -> Self {
+        let bound = |application: &Application| Some((application.bound()?, application.queue));
+        let worst = applications.iter().filter_map(|it| Some((it, bound(it)?)));
+        let Some((application, (bound, _))) = worst.max_by_key(|(_, (_, queue))| *queue) else {
+            return self;
+        };
+        let names = |limits: &[Limit]| limits.iter().any(|limit| limit.name() == self.limit);
+        let is_of_application = match bound {
+            Bound::Cores => names(&[Limit::Cpu, Limit::Wait, Limit::None, Limit::Workers]),
+            _ => names(&[Limit::Wait, Limit::None, Limit::Workers]),
+        };
+        if !is_of_application && self.limit != words::UNKNOWN && self.limit != APPLICATION {
+            return self;
+        }
+        self.limit = APPLICATION;
+        self.why = format!("{APPLICATION}: {}", application.sentence());
+        self.remedy = application.remedy(bound).into();
+        self.maximum_rps = application.carried_by(application.workers);
+        self.next = None;
+        self
     }
 
     /// The same, with only the readings of the last `seconds` seconds.
