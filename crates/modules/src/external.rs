@@ -160,6 +160,7 @@ impl External {
             folder: b"/".to_vec(),
             limits: core.process_limits,
             question: None,
+            service: None,
         }
     }
 

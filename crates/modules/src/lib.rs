@@ -72,6 +72,7 @@ modules! {
     mod proxy;
     mod proxy_fcgi;
     mod php;
+    mod fcgid;
     mod cgi;
     use cgi::CGID;
     mod actions;

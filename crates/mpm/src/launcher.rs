@@ -4,6 +4,7 @@
 //! program. If the sender closes the control socket, the program's process group is ended.
 
 mod answering;
+mod services;
 
 use std::future::poll_fn;
 use std::io::{self, Write};
@@ -29,6 +30,7 @@ use crate::detach;
 use crate::oom_score::OomScore;
 use crate::settings::Settings;
 use answering::Answering;
+use services::Services;
 
 /// The time between SIGTERM and SIGKILL (apr_pools.c: TIMEOUT_USECS).
 const TERMINATION: Duration = Duration::from_secs(3);
@@ -82,7 +84,7 @@ fn serve(orders: OwnedFd) -> io::Result<()> {
     runtime.block_on(async {
         let orders = Watch::owned(orders)?;
         let programs = Rc::new(Programs::default());
-        let answering = Rc::new(Answering::default());
+        let (answering, services) = (Rc::new(Answering::default()), Rc::new(Services::default()));
         loop {
             let arrived = poll_fn(|context| {
                 orders.poll_read(context, |socket| match receive_order(socket)? {
@@ -94,10 +96,15 @@ fn serve(orders: OwnedFd) -> io::Result<()> {
                 Arrival::Order(order, standard, control) => {
                     let running = Running::new(&programs);
                     let answering = Rc::clone(&answering);
+                    let services = Rc::clone(&services);
                     spawn_local(async move {
-                        match order.question {
-                            Some(_) => answering.answer(*order, standard, control).await,
-                            None => run(order, standard, control).await,
+                        match (&order.question, &order.service) {
+                            (Some(_), _) => answering.answer(*order, standard, control).await,
+                            (None, Some(_)) => {
+                                drop(standard);
+                                services.lend(*order, control).await;
+                            }
+                            (None, None) => run(order, standard, control).await,
                         }
                         drop(running);
                     });
@@ -110,6 +117,7 @@ fn serve(orders: OwnedFd) -> io::Result<()> {
         while Rc::strong_count(&programs) > 1 {
             programs.ended.notified().await;
         }
+        services.close().await;
         Ok(())
     })
 }

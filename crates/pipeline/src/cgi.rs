@@ -169,7 +169,7 @@ async fn run_as_other(
 }
 
 /// The socket of the launcher.
-fn launcher(
+pub(crate) fn launcher(
     pipeline: &Pipeline,
     request: &mut Request,
     module: &'static str,
@@ -311,7 +311,7 @@ async fn fail(
 /// The answer to a program that redirects without a status: an internal redirect to a path of this
 /// server, and 302 to anything else (cgi_common.h: `cgi_handle_response`). The rest of its output
 /// is read away.
-async fn redirect(request: &mut Request, answered: &mut Answered) -> Option<Answer> {
+pub(crate) async fn redirect(request: &mut Request, answered: &mut Answered) -> Option<Answer> {
     let Answered { head, body } = answered;
     let status = match &head.status {
         Some((number, _)) => *number,

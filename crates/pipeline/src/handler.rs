@@ -1,6 +1,7 @@
 //! The choice of the handler that answers a request, in the order of Apache's hook `handler`.
 
 use crate::cgi;
+use crate::fcgid;
 use crate::listing;
 use crate::php;
 use crate::proxying;
@@ -27,6 +28,8 @@ pub(crate) enum Handler {
     Map,
     /// mod_cgi and mod_cgid.
     Cgi,
+    /// mod_fcgid.
+    Fcgid,
     /// php_module.
     Php(Wanted),
     /// The file itself (Apache: default_handler).
@@ -38,7 +41,11 @@ impl Handler {
     pub(crate) fn reads_body(&self) -> bool {
         matches!(
             self,
-            Handler::Lab(lab::Work::Echo) | Handler::Proxy(_) | Handler::Cgi | Handler::Php(_)
+            Handler::Lab(lab::Work::Echo)
+                | Handler::Proxy(_)
+                | Handler::Cgi
+                | Handler::Fcgid
+                | Handler::Php(_)
         )
     }
 }
@@ -70,6 +77,9 @@ pub(crate) fn choose(
     }
     if found.is_some() && cgi::is_wanted(pipeline, request) {
         return Ok(Handler::Cgi);
+    }
+    if found.is_some() && fcgid::is_wanted(pipeline, request) {
+        return Ok(Handler::Fcgid);
     }
     if let Some(wanted) = php::wanted(pipeline, request) {
         return Ok(Handler::Php(wanted));

@@ -8,6 +8,7 @@ mod die;
 mod digest_login;
 mod error_page;
 mod external;
+mod fcgid;
 mod filtering;
 mod frames;
 mod handler;

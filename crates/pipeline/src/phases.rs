@@ -3,6 +3,7 @@
 
 use crate::body;
 use crate::cgi;
+use crate::fcgid;
 use crate::filtering;
 use crate::frames::MaybeReady;
 use crate::handler::{Handler, choose};
@@ -638,13 +639,17 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         (Handler::Cgi, Some(script)) => {
             Box::pin(cgi::run(pipeline, &mut request, &plan, script)).await
         }
+        (Handler::Fcgid, Some(script)) => {
+            Box::pin(fcgid::run(pipeline, &mut request, &plan, script)).await
+        }
         (Handler::Php(wanted), found) => {
             Box::pin(php::run(pipeline, &mut request, &plan, wanted, found.as_ref())).await
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
-        (Handler::Listing | Handler::Map | Handler::Cgi | Handler::File, found) => {
-            default_handler(pipeline, &mut request, &plan, found.as_ref())
-        }
+        (
+            Handler::Listing | Handler::Map | Handler::Cgi | Handler::Fcgid | Handler::File,
+            found,
+        ) => default_handler(pipeline, &mut request, &plan, found.as_ref()),
     };
     Ok(Concluded { request, plan, result })
 }

@@ -129,6 +129,7 @@ pub(crate) async fn run(
             name: pool.name().into(),
             note_line_us: Box::new(move |line_us| told.note_line_us(line_us)),
         }),
+        lease: None,
     };
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let (departure, mut notices) = (Rc::clone(&request.departure), Vec::new());

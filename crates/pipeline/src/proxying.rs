@@ -89,7 +89,16 @@ pub(crate) async fn pass_on(
     let core = pipeline.site.server(request.server).core(plan);
     let variables = proxy_fcgi::fix_variables(request, variables, &plan.proxy_fcgi, core)?;
     let (target, file) = (proxied.target, script.file);
-    let ask = Ask { target, variables, body, patience, script: file.clone(), place, pool: None };
+    let ask = Ask {
+        target,
+        variables,
+        body,
+        patience,
+        script: file.clone(),
+        place,
+        pool: None,
+        lease: None,
+    };
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let (departure, mut notices) = (Rc::clone(&request.departure), Vec::new());
     let pool = &pipeline.blocking_pool;

@@ -68,6 +68,8 @@ pub struct Site {
     pub needs_launcher: bool,
     /// Whether mod_include is active.
     pub parses_pages: bool,
+    /// Whether mod_fcgid is active.
+    pub keeps_programs: bool,
     /// Whether php_module is active.
     pub runs_php: bool,
     /// The folder that relative paths of sockets refer to (DefaultRuntimeDir).
@@ -321,7 +323,9 @@ impl Site {
         let runs_some = |server: &Server| {
             server.settings.rewrite.has_programs() || !server.settings.ext_filter.is_empty()
         };
-        let needs_launcher = runs_programs.is_some() || servers.iter().any(runs_some);
+        let keeps_programs = language.vocabulary.module_loaded("mod_fcgid.c");
+        let needs_launcher =
+            keeps_programs || runs_programs.is_some() || servers.iter().any(runs_some);
         let external_filters =
             DefinedNames::of(servers.iter().map(|server| &*server.settings.ext_filter));
         let parses_pages = language.vocabulary.module_loaded("mod_include.c");
@@ -338,6 +342,7 @@ impl Site {
             runs_suexec: global.unixd.runs_suexec(),
             needs_launcher,
             parses_pages,
+            keeps_programs,
             runs_php: language.vocabulary.module_loaded("mod_php.c"),
             runtime_dir,
             negotiates,

@@ -30,6 +30,7 @@ pub mod random;
 pub mod resolve;
 pub mod resources;
 pub mod secret;
+pub mod service;
 pub mod signal;
 pub mod socket;
 pub mod spawn;

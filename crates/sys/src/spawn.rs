@@ -47,6 +47,32 @@ pub struct Order {
     /// For a program that answers questions one after another (RewriteMap prg): a question, and the
     /// milliseconds in which it must be answered. One process answers all questions to a program.
     pub question: Option<(Vec<u8>, u32)>,
+    /// For a FastCGI program, which serves one request after another: how its processes are kept.
+    /// The order asks for a connection to one of them.
+    pub service: Option<Service>,
+}
+
+/// How the processes of a FastCGI program are kept. Times are in milliseconds; 0 is no bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// What is shared by the orders that the same processes may serve.
+    pub class: Vec<u8>,
+    /// The most processes of the class.
+    pub most: u64,
+    /// The most processes of all classes.
+    pub most_of_all: u64,
+    /// Processes that are kept although they are idle.
+    pub least: u64,
+    /// After how many requests a process ends.
+    pub most_requests: u64,
+    /// After how long without a request a process ends.
+    pub idle_ms: u64,
+    /// After how long a process ends once it is idle.
+    pub life_ms: u64,
+    /// How long a request may take.
+    pub busy_ms: u64,
+    /// How long the order may wait for a process.
+    pub patience_ms: u64,
 }
 
 /// The descriptors of a program: its standard input, output and error.
@@ -107,6 +133,11 @@ impl Order {
             put_text(&mut out, question);
             out.extend(patience_ms.to_le_bytes());
         }
+        put_number(&mut out, usize::from(self.service.is_some()));
+        if let Some(service) = &self.service {
+            put_text(&mut out, &service.class);
+            service.numbers().iter().for_each(|number| out.extend(number.to_le_bytes()));
+        }
         out
     }
 
@@ -136,7 +167,31 @@ impl Order {
             let patience_ms = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
             order.question = Some((question, patience_ms));
         }
+        if take_number(rest)? == 1 {
+            let class = take_text(rest)?;
+            let mut number = || take(rest, 8)?.try_into().ok().map(u64::from_le_bytes);
+            order.service = Some(Service {
+                class,
+                most: number()?,
+                most_of_all: number()?,
+                least: number()?,
+                most_requests: number()?,
+                idle_ms: number()?,
+                life_ms: number()?,
+                busy_ms: number()?,
+                patience_ms: number()?,
+            });
+        }
         rest.is_empty().then_some(order)
+    }
+}
+
+impl Service {
+    /// All numbers, in the order of the fields.
+    fn numbers(&self) -> [u64; 8] {
+        let Self { class: _, most, most_of_all, least, most_requests, .. } = *self;
+        let Self { idle_ms, life_ms, busy_ms, patience_ms, .. } = *self;
+        [most, most_of_all, least, most_requests, idle_ms, life_ms, busy_ms, patience_ms]
     }
 }
 
@@ -334,6 +389,48 @@ pub fn send_control(control: BorrowedFd<'_>, message: &[u8]) {
     let _unread = rustix::net::send(control, message, SendFlags::NOSIGNAL);
 }
 
+/// Passes a connection to the other end of a control socket. Errors are sendmsg(2)'s.
+pub fn send_connection(control: BorrowedFd<'_>, connection: impl AsFd) -> io::Result<()> {
+    let descriptors = [connection.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    if !rights.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let parts = [IoSlice::new(b"lent")];
+    rustix::net::sendmsg(control, &parts, &mut rights, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a connection that was passed on a control socket.
+///
+/// # Errors
+/// `WouldBlock` if nothing has arrived, the error that the launcher reports, `UnexpectedEof` if it
+/// has gone, and those of recvmsg(2).
+pub fn receive_connection(control: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut bytes = [0_u8; 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let message = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(control, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut connection = None;
+    for part in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = part {
+            connection = some.last();
+        }
+    }
+    if let Some(connection) = connection {
+        return Ok(connection);
+    }
+    let number = bytes.get(..message.bytes).and_then(|bytes| bytes.try_into().ok());
+    Err(match number.map(i32::from_le_bytes) {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::ErrorKind::UnexpectedEof.into(),
+    })
+}
+
 /// Receives a control message; `None` if there is none, empty if the other end is closed.
 pub fn receive_control(control: BorrowedFd<'_>) -> Option<Vec<u8>> {
     let mut bytes = [0_u8; 8];
@@ -361,6 +458,17 @@ mod tests {
             folder: b"/tmp".into(),
             limits: [None; 3],
             question: Some((b"key".to_vec(), 500)),
+            service: Some(Service {
+                class: b"class".to_vec(),
+                most: 1,
+                most_of_all: 2,
+                least: 3,
+                most_requests: 4,
+                idle_ms: 5,
+                life_ms: 6,
+                busy_ms: 7,
+                patience_ms: 8,
+            }),
         }
     }
 

@@ -101,7 +101,11 @@ impl Failure {
                 vec![dispatching("(polling)"), told]
             }
             FailureKind::Late => {
-                vec![Notice::own("fcgid", Level::Error, format!("{script}: no worker in time"))]
+                vec![Notice::own(
+                    "proxy_fcgi",
+                    Level::Error,
+                    format!("{script}: no worker in time"),
+                )]
             }
             FailureKind::Ended(cause) => {
                 let read = error(1067, format!("Failed to read FastCGI header of {script}"));

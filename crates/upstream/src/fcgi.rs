@@ -5,6 +5,7 @@
 use crate::connect::{Patience, connect};
 use crate::conversation::{Conversation, Event, SLOW_AFTER};
 use crate::failure::{Failure, FailureKind};
+use crate::lease::Lease;
 use crate::places::Place;
 use crate::report::{self, OwnPool, Reports};
 use crate::spool::Spool;
@@ -57,6 +58,8 @@ pub struct Ask {
     pub place: Place,
     /// The pool, if the application is one of this server.
     pub pool: Option<OwnPool>,
+    /// The process, if the application is a program that the launcher keeps.
+    pub lease: Option<Lease>,
 }
 
 /// The response of an application.
@@ -80,11 +83,19 @@ pub async fn exchange(
     notices: &mut Vec<Notice>,
     late: &Rc<RefCell<Late>>,
 ) -> Result<Answered, Failure> {
-    let Ask { target, variables, body, patience, script, place, pool } = ask;
-    let mut complaints = Complaints { count: 0, is_own: pool.is_some() };
+    let Ask { target, variables, body, patience, script, place, pool, mut lease } = ask;
+    let voice = match (&pool, &lease) {
+        (Some(_), _) => Voice::OwnWorker,
+        (None, Some(_)) => Voice::Program,
+        (None, None) => Voice::Other,
+    };
+    let mut complaints = Complaints { count: 0, voice };
     let mut reports = pool.map(Reports::new);
     let asked = async {
-        let socket = connect(&target.address, patience.connect, blocking_pool).await?;
+        let socket = match lease.as_mut().and_then(Lease::connection) {
+            Some(connection) => connection,
+            None => connect(&target.address, patience.connect, blocking_pool).await?,
+        };
         let encode = |out: &mut Vec<u8>| {
             encode_begin(out, false);
             for name in encode_params(out, variables.iter()) {
@@ -106,7 +117,7 @@ pub async fn exchange(
     };
     let late = Rc::clone(late);
     let stream = Stream {
-        open: Some(Open { conversation, _place: place }),
+        open: Some(Open { conversation, lease, _place: place }),
         first: VecDeque::from([first]),
         complaints,
         reports,
@@ -151,7 +162,11 @@ async fn head(
                     continue;
                 };
                 head.extend_from_slice(&bytes.split_to(at));
-                let parse = if complaints.is_own { parse_worker_head } else { parse_script_head };
+                let parse = if complaints.voice == Voice::OwnWorker {
+                    parse_worker_head
+                } else {
+                    parse_script_head
+                };
                 let parsed = parse(&head).map_err(|bad| match bad {
                     BadHead::NoColon(line) => FailureKind::NoColon(line),
                     BadHead::Nothing | BadHead::Premature => FailureKind::HalfHead(true),
@@ -174,8 +189,18 @@ fn unknown(kind: u8) -> Notice {
 /// Counts what an application writes to its standard error, so that it cannot flood the error log.
 struct Complaints {
     count: usize,
-    /// Whether the application is a worker of this server, whose messages have levels.
-    is_own: bool,
+    voice: Voice,
+}
+
+/// Who writes to standard error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Voice {
+    /// A worker of this server, whose messages have levels.
+    OwnWorker,
+    /// A program of mod_fcgid.
+    Program,
+    /// An application behind mod_proxy_fcgi.
+    Other,
 }
 
 impl Complaints {
@@ -185,17 +210,24 @@ impl Complaints {
             return None;
         }
         let text = text.get(..text.len().min(MOST_COMPLAINT)).unwrap_or_default();
-        if self.is_own {
-            return Some(report::message(text));
-        }
-        let text = format!("Got error '{}'", quoted(text));
-        Some(Notice::new("proxy_fcgi", Level::Error, 1071, text))
+        Some(match self.voice {
+            Voice::OwnWorker => report::message(text),
+            Voice::Program => {
+                let text = format!("mod_fcgid: stderr: {}", quoted(text.trim_ascii_end()));
+                Notice::own("fcgid", Level::Warn, text)
+            }
+            Voice::Other => {
+                let text = format!("Got error '{}'", quoted(text));
+                Notice::new("proxy_fcgi", Level::Error, 1071, text)
+            }
+        })
     }
 }
 
 /// A response that the application has not ended.
 struct Open {
     conversation: Conversation,
+    lease: Option<Lease>,
     _place: Place,
 }
 
@@ -265,7 +297,10 @@ impl Stream {
                 },
                 Ok(Event::Unknown(kind)) => self.late.borrow_mut().notices.push(unknown(kind)),
                 Ok(Event::End) => {
-                    self.open = None;
+                    let lease = self.open.take().and_then(|open| open.lease);
+                    if let Some(lease) = lease {
+                        lease.done();
+                    }
                     if let Some(reports) = self.reports.take() {
                         reports.end(&mut self.late.borrow_mut());
                     }

@@ -275,6 +275,7 @@ pub fn order(request: &Request, variables: &Variables, core: &CoreDirectory) -> 
         folder: file.get(..folder).unwrap_or_default().to_vec(),
         limits: core.process_limits,
         question: None,
+        service: None,
     }
 }
 

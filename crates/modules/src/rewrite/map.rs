@@ -47,6 +47,7 @@ impl ProgramMap {
             folder: b"/".to_vec(),
             limits: [None; 3],
             question: Some((key.to_vec(), u32::try_from(patience.as_millis()).unwrap_or(u32::MAX))),
+            service: None,
         }
     }
 

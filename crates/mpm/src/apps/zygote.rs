@@ -143,6 +143,7 @@ impl Zygote {
         let variables = std::env::vars_os();
         let order = Order {
             question: None,
+            service: None,
             program: application.program.as_os_str().as_bytes().to_vec(),
             arguments: arguments(application),
             variables: variables.map(|(name, it)| (name.into_vec(), it.into_vec())).collect(),
