@@ -160,7 +160,11 @@ pub fn fix_variables(request: &Request, server: &Server, variables: &mut Variabl
     for name in server.passed_fields() {
         if let Some(value) = request.fields().first(&**name) {
             let value = value.to_vec();
-            variables.set(&**name, value.clone());
+            // Names of variables have no other characters (util_script.c: ap_create_environment).
+            let is_plain = |char: char| char.is_ascii_alphanumeric();
+            let plain: String =
+                name.chars().map(|it| if is_plain(it) { it } else { '_' }).collect();
+            variables.set(plain, value.clone());
             variables.set(variable_of(name), value);
         }
     }
