@@ -60,11 +60,14 @@ foreach (glob('/proc/[0-9]*/comm') as $comm) {
     $pid = basename(dirname($comm));
     if (!str_starts_with((string)@file_get_contents($comm), 'php ') || $pid == getmypid()) continue;
     foreach (['mem', 'environ', 'maps'] as $name) {
-        if (@file_get_contents("/proc/$pid/$name", false, null, 0, 16) !== false) {
+        // What a process that is about to end has is empty.
+        if ((string)@file_get_contents("/proc/$pid/$name", false, null, 0, 16) !== '') {
             $said[] = "read $name of $pid";
         }
     }
-    if (posix_kill((int)$pid, 0) && posix_geteuid() != fileowner("/proc/$pid")) {
+    // The owner of the folder is root, whatever user the process runs as: its memory is private.
+    preg_match('/^Uid:\s+(\d+)/m', (string)@file_get_contents("/proc/$pid/status"), $uid);
+    if (posix_kill((int)$pid, 0) && posix_geteuid() != ($uid[1] ?? posix_geteuid())) {
         $said[] = "may signal $pid";
     }
 }

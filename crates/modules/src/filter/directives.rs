@@ -48,12 +48,7 @@ fn declared<'a>(
     name: &str,
     position: FilterPosition,
 ) -> &'a mut Filter {
-    let new = || Filter {
-        name: name.into(),
-        position,
-        providers: Vec::new(),
-        is_traced: false,
-    };
+    let new = || Filter { name: name.into(), position, providers: Vec::new(), is_traced: false };
     Arc::make_mut(said.filters.entry(name.into()).or_insert_with(|| Arc::new(new())))
 }
 
