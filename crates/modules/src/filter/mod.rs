@@ -533,7 +533,8 @@ mod tests {
 
     #[test]
     fn chains_are_added_or_replaced() {
-        let declared = "FilterProvider x DEFLATE true\nFilterProvider y INFLATE true\n";
+        let provided = "FilterProvider x DEFLATE true\nFilterProvider y INFLATE true\n";
+        let declared = &["FilterDeclare x\nFilterDeclare y\n", provided].concat();
         let through = |outer: &str, inner: &str| {
             let outer = said(&format!("{declared}{outer}"));
             outputs(&Directory::merge(&outer, &said(inner)), &Named::default(), "a/b")
@@ -545,6 +546,9 @@ mod tests {
         assert_eq!(through("FilterChain x", "FilterChain =y").0, [INFLATE]);
         assert_eq!(through("FilterChain x", "FilterChain !").0, []);
         assert_eq!(through("", "FilterChain z").1, 1);
+        // A filter that is not declared has the position of the first that it stands for.
+        let undeclared = said(&[provided, "FilterChain x y"].concat());
+        assert_eq!(outputs(&undeclared, &Named::default(), "a/b").0, [INFLATE, DEFLATE]);
         assert!(said(declared).is_empty() && !said("FilterChain x").is_empty());
     }
 
