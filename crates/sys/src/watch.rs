@@ -166,9 +166,11 @@ impl WatchedSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::wait_readable;
     use std::future::poll_fn;
     use std::io::{IoSlice, Read, Write};
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
     use tokio::runtime::{Builder, LocalOptions};
 
     #[test]
@@ -196,6 +198,9 @@ mod tests {
             assert_eq!(&thread.join().unwrap(), b"world");
             watched.into_socket()
         });
+        // A process that another test starts at this moment may hold the client's end until it has
+        // executed its program.
+        wait_readable(&[socket.as_fd()], Some(Duration::from_secs(10))).unwrap();
         assert_eq!(socket.receive(&mut [0; 1]).unwrap(), 0);
     }
 }
