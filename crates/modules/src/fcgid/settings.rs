@@ -162,9 +162,12 @@ pub struct Wrapper {
     pub is_virtual: bool,
 }
 
+/// The wrappers by the endings of file names.
+type Wrappers = Vec<(Box<str>, Wrapper)>;
+
 /// The settings of one section: the wrapper of each suffix; an empty suffix is any.
 #[derive(Clone, Debug, Default)]
-pub struct Directory(pub(super) Option<Arc<Vec<(Box<str>, Wrapper)>>>);
+pub struct Directory(pub(super) Option<Arc<Wrappers>>);
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
