@@ -69,8 +69,9 @@ AllowOverride All
         memory_kib(&house)
     };
     let first = (0..4).map(edit).max().unwrap();
-    let last = (4..16).map(edit).max().unwrap();
-    assert!(last < first + first / 2, "{first} KiB after 4 edits, {last} KiB after 16");
+    let last = (4..28).map(edit).max().unwrap();
+    // In the first rounds some threads may not have served yet.
+    assert!(last < 2 * first, "{first} KiB after 4 edits, {last} KiB after 28");
 }
 
 /// Folders whose .htaccess files may contain everything.

@@ -3,6 +3,7 @@
 
 use crate::answer::Answer;
 use crate::compare::{compare, depart, shown};
+use crate::house::wait_for;
 use crate::script::{Exchange, File, Kind as Entry, Script, Step};
 use crate::server::{Kind, Server, children, free_port};
 use crate::talk::{fill, talk};
@@ -289,10 +290,21 @@ fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Resul
     }
     let core = first_core()?;
     let server = Server::start_as(kind, root, port, &["taskset", "-c", &core], "-DFOREGROUND")?;
+    if kind == Kind::Apache && script.config.contains("ScriptSock") {
+        // Its children answer with 503 as long as the daemon of CGI programs has no socket.
+        let is_there = || has_file(root, "cgisock");
+        wait_for("the socket of apache2's CGI daemon", is_there)?;
+    }
     let answers = script.exchanges.iter().map(|exchange| talk(exchange, port, root)).collect();
     let ending = server.stop();
     let read = |path: &String| fs::read(root.join(path)).unwrap_or_default();
     Ok(Run { answers, compared: script.compared.iter().map(read).collect(), ending })
+}
+
+/// Whether a folder has a file whose name begins with this text.
+fn has_file(folder: &Path, beginning: &str) -> bool {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name()).any(|it| it.to_string_lossy().starts_with(beginning))
 }
 
 /// The first core that this process may use. A server with only one core serves with one thread,
