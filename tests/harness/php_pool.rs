@@ -382,7 +382,7 @@ fn one_process_has_a_pool_too() {
     assert_eq!(fs::read_dir(house.path("run/evenkeel-apps")).unwrap().count(), 0);
 }
 
-/// The hosts a, b and c, of which two have users of their own.
+/// Three virtual hosts: the scripts of a and b run as users of their own, those of c as User.
 const USERS: &str = "\
 <VirtualHost *>
 ServerName a

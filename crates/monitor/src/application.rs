@@ -5,7 +5,7 @@ use evenkeel_scoreboard::{ApplicationLine, Figure};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What keeps a pool from answering more requests.
+/// The resource that limits how many requests a pool can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// The cores: its pages use CPU time, and more workers would not help.
@@ -78,8 +78,8 @@ impl Application {
         }
     }
 
-    /// What keeps the pool from answering more; `None` unless requests wait and it can neither
-    /// start more workers nor use more.
+    /// The resource that limits the pool. `None` if no request waits, or if the pool can still
+    /// start workers that would help.
     pub(crate) fn bound(&self) -> Option<Bound> {
         let is_full = self.workers > 0 && self.busy >= self.workers && self.queue > 0;
         let is_useless = self.useful().is_some_and(|useful| self.workers as f64 >= useful);
@@ -92,7 +92,7 @@ impl Application {
         }
     }
 
-    /// What would move a bound.
+    /// What raises a bound, as a sentence.
     pub(crate) fn remedy(&self, bound: Bound) -> String {
         let useful = self.useful().unwrap_or_default().ceil();
         let rate = self.carried_by_cores().unwrap_or_default();

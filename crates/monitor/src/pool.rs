@@ -12,7 +12,7 @@ use std::borrow::Cow;
 /// The number of last readings that describe the present.
 pub(crate) const WINDOW: usize = 10;
 
-/// The name of the limit that an application is.
+/// The name of the limit `application`.
 const APPLICATION: &str = Limit::Application.name();
 
 /// A history whose last reading is older than this says nothing about the present.

@@ -1,5 +1,5 @@
 //! Requests for FastCGI programs that the launcher keeps (mod_fcgid): reads the body, takes a
-//! place, borrows a process, and makes the response of its answer.
+//! place, borrows a process, and builds the response from its answer.
 
 use crate::cgi::{launcher, redirect};
 use crate::proxying::{refuse_body, spool, translated};

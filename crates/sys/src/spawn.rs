@@ -55,23 +55,23 @@ pub struct Order {
 /// How the processes of a FastCGI program are kept. Times are in milliseconds; 0 is no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// What is shared by the orders that the same processes may serve.
+    /// The key of a class. A process serves all orders with the same key.
     pub class: Vec<u8>,
     /// The most processes of the class.
     pub most: u64,
     /// The most processes of all classes.
     pub most_of_all: u64,
-    /// Processes that are kept although they are idle.
+    /// The number of processes that are kept even if they are idle.
     pub least: u64,
-    /// After how many requests a process ends.
+    /// The number of requests after which a process ends.
     pub most_requests: u64,
-    /// After how long without a request a process ends.
+    /// The time without a request after which a process ends.
     pub idle_ms: u64,
-    /// After how long a process ends once it is idle.
+    /// The age from which a process ends as soon as it is idle.
     pub life_ms: u64,
-    /// How long a request may take.
+    /// The longest time of a request.
     pub busy_ms: u64,
-    /// How long the order may wait for a process.
+    /// The longest time that the order waits for a process.
     pub patience_ms: u64,
 }
 

@@ -25,7 +25,7 @@ const RECEIVED: usize = 32 << 10;
 /// An application that is silent for so long is slow.
 pub(crate) const SLOW_AFTER: Duration = Duration::from_millis(250);
 
-/// The least time between two looks whether a request is still in the queue of its pool.
+/// The least time between two checks whether a request is still in the queue of its pool.
 const LEAST_LOOK: Duration = Duration::from_secs(1);
 
 /// The most bytes of the buffer for requests that a thread keeps.
@@ -75,10 +75,10 @@ pub(crate) struct Conversation {
     /// Runs while the application is silent: at first until it is slow.
     timer: Option<Pin<Box<Sleep>>>,
     is_slow: bool,
-    /// Until when a worker must have begun with the request; `None` once one has, or where it may
-    /// take any time.
+    /// The time by which a worker must have read from the request. `None` once a worker has, or if
+    /// the wait is not bounded.
     queue_end: Option<Instant>,
-    /// The bytes of the request that were sent.
+    /// The number of bytes of the request that the socket has taken.
     written: usize,
 }
 

@@ -17,7 +17,7 @@ pub enum FailureKind {
     Unsent(io::Error),
     /// The application was silent for too long.
     Silent,
-    /// No worker has begun with the request in time.
+    /// No worker accepted the request before the queue timeout (AppQueueTimeout).
     Late,
     /// The connection ended before the response did.
     Ended(io::Error),

@@ -23,8 +23,8 @@ use super::{Application, Bounds, TERMINATION_US};
 /// Workers of a zygote (php/evenkeel-php.c: MOST_SEATS).
 const MOST_SEATS: u32 = 4096;
 
-/// How often the backtrace of a request is asked for. A worker that waits is not interrupted, and
-/// may use a core at the next tick.
+/// The most backtraces that are requested for one slow request. A worker writes a backtrace only
+/// while it runs code of the script, so a request that waits is asked again at each check.
 const MOST_TRACES: u32 = 50;
 
 /// A zygote.
@@ -60,7 +60,7 @@ struct Seat {
     /// When the worker was sent SIGTERM, and whether SIGKILL.
     terminated_us: Option<u64>,
     is_killed: bool,
-    /// The beginning of the request whose backtrace was asked for last, and how often.
+    /// The start time of the request whose backtrace was requested last, and the number of times.
     traced: (u64, u32),
 }
 
