@@ -59,8 +59,9 @@ $said = [];
 foreach (glob('/proc/[0-9]*/comm') as $comm) {
     $pid = basename(dirname($comm));
     if (!str_starts_with((string)@file_get_contents($comm), 'php ') || $pid == getmypid()) continue;
-    foreach (['mem', 'environ', 'maps'] as $name) {
-        // What a process that is about to end has is empty.
+    // The permission to open these is that to read the memory. A process that is ending has none
+    // left, and reading yields nothing.
+    foreach (['environ', 'maps'] as $name) {
         if ((string)@file_get_contents("/proc/$pid/$name", false, null, 0, 16) !== '') {
             $said[] = "read $name of $pid";
         }
