@@ -12,6 +12,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const MODULES: &str = "\
 LoadModule alias_module /usr/lib/apache2/modules/mod_alias.so
@@ -45,6 +47,18 @@ const PROGRAMS: &[(&str, &str)] = &[
         "trap '' TERM; echo $$ >\"$MARKS/pid\"; printf 'Content-Type: text/plain\\n\\nfirst\\n'
          while :; do sleep 0.05; done",
     ),
+    // Its child has the output and ignores SIGTERM.
+    (
+        "leaves-a-child",
+        "(trap '' TERM; exec sleep 600) & echo $! >\"$MARKS/pid\"
+         printf 'Content-Type: text/plain\\n\\nfirst\\n'",
+    ),
+    (
+        "leaves-a-job",
+        "sleep 600 >/dev/null 2>&1 & echo $! >\"$MARKS/pid\"
+         printf 'Content-Type: text/plain\\n\\nfirst\\n'",
+    ),
+    ("leaves-a-job-and-no-head", "sleep 600 >/dev/null 2>&1 & echo $! >\"$MARKS/pid\""),
     (
         "slow",
         "echo $$ >\"$MARKS/pid\"; while ! [ -e \"$MARKS/go\" ]; do sleep 0.05; done
@@ -178,6 +192,48 @@ fn a_program_ends_when_its_client_leaves() {
     drop(client);
     wait_for("SIGKILL", || !lives(pid)).unwrap();
     house.stop().unwrap();
+}
+
+/// A child that holds the output of a program that has ended: the request waits for it as apache2
+/// waits, and ends it when the client leaves or the time is over.
+#[test]
+fn children_that_hold_the_output_end_with_the_request() {
+    for (more, leaves) in [("CGIScriptTimeout 600\n", true), ("CGIScriptTimeout 1\n", false)] {
+        let mut house = lay_out(more);
+        house.start(&[]).unwrap();
+        let mut client = ask(&house, "/cgi/leaves-a-child");
+        let child = program(&house);
+        client.read_exact(&mut [0; 16]).unwrap();
+        assert!(lives(child));
+        if leaves {
+            drop(client);
+        } else {
+            read(client);
+        }
+        wait_for("the end of the child", || !lives(child)).unwrap();
+        house.stop().unwrap();
+    }
+}
+
+/// A job that gives up the output lives on after the request, beside apache2 and here.
+#[test]
+fn jobs_that_give_up_the_output_outlive_the_request() {
+    for kind in [Kind::Apache, Kind::Evenkeel] {
+        for (name, status) in [("leaves-a-job", 200), ("leaves-a-job-and-no-head", 500)] {
+            let mut house = lay_out("");
+            let root = house.path("");
+            house.server = Some(Server::start(kind, &root, house.address.port()).unwrap());
+            let begun = Instant::now();
+            assert_eq!(get(&house, &format!("/cgi/{name}")).0, status, "{kind:?} {name}");
+            assert!(begun.elapsed() < Duration::from_secs(5), "{kind:?} waits for a job");
+            // Longer than the time after which a group would be killed.
+            sleep(Duration::from_secs(5));
+            let job = program(&house);
+            assert!(lives(job), "{kind:?} {name}");
+            send(job, Signal::KILL);
+            house.stop().unwrap();
+        }
+    }
 }
 
 const MODELS: [&str; 3] = ["event", "worker", "prefork"];

@@ -1,7 +1,10 @@
 //! The launcher: a child without threads that starts the programs of requests (CGI) for the serving
 //! children. The parent forks it with [`start`]. Each serving child sends it orders
 //! (`sys/src/spawn.rs`) on a socket that all children share, with a control socket for each
-//! program. If the sender closes the control socket, the program's process group is ended.
+//! program. If the sender closes the control socket before it has read the whole output, the
+//! program's process group is ended, also when its leader has ended. Processes of the group that
+//! live on after the whole output was read are left alone, as Apache does: a program may start a
+//! job that gives up the output.
 
 mod answering;
 mod services;
@@ -10,7 +13,6 @@ use std::future::poll_fn;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use evenkeel_sys::identity;
@@ -24,7 +26,7 @@ use evenkeel_sys::watch::Watch;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::detach;
 use crate::oom_score::OomScore;
@@ -163,20 +165,20 @@ async fn run(order: Box<Order>, standard: Standard, control: OwnedFd) {
     };
     let Ok(control) = Watch::owned(control) else { return abandon(pid) };
     let ended = || poll_fn(|context| end.poll_readable(context).map(drop));
-    let stopped = poll_fn(|context| {
-        if end.poll_readable(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        let told = control.poll_read(context, |socket| {
+    let told = poll_fn(|context| {
+        control.poll_read(context, |socket| {
             receive_control(socket).ok_or_else(|| io::ErrorKind::WouldBlock.into())
-        });
-        told.map(|told| Some(told.unwrap_or_default()))
+        })
     });
-    let has_ended = match stopped.await {
-        None => true,
-        Some(told) => told == DONE && timeout(FAREWELL, ended()).await.is_ok(),
-    };
-    if !has_ended {
+    let is_done = told.await.unwrap_or_default() == DONE;
+    // The leader is reaped last: until then, no other group has the number of this one.
+    if !is_done {
+        // Children that hold the output may remain although the leader has ended.
+        terminate_group(pid);
+        sleep(TERMINATION).await;
+        kill_group(pid);
+        ended().await;
+    } else if timeout(FAREWELL, ended()).await.is_err() {
         terminate_group(pid);
         let _late = timeout(TERMINATION, ended()).await;
         kill_group(pid);

@@ -485,7 +485,10 @@ async fn head(
             },
             Event::End => match talk.process.error_of_start() {
                 Some(error) => RunFailure::Unstarted(error),
-                None => RunFailure::Head(parse(&head, is_nph).err().unwrap_or(BadHead::Premature)),
+                None => {
+                    talk.finish();
+                    RunFailure::Head(parse(&head, is_nph).err().unwrap_or(BadHead::Premature))
+                }
             },
         };
         talk.remains.output = head;
