@@ -2,7 +2,7 @@
 //! clients lose nothing while these change. Requests and responses are counted.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, send, wait_for};
+use evenkeel_tests::house::{House, Successor, wait_for};
 use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
 use evenkeel_tests::server::{command, free_port};
 use rustix::process::Signal;
@@ -50,19 +50,6 @@ fn reloads_that_change_the_number_of_buckets_lose_nothing() {
     assert!(!house.error_log().contains("buckets of listening sockets need"));
 }
 
-/// Ends the server that the pid file names, which is not a child of this process.
-struct Successor<'a>(&'a House);
-
-impl Drop for Successor<'_> {
-    fn drop(&mut self) {
-        let pid = self.0.named_parent();
-        if pid != 0 && pid != self.0.parent() {
-            send(pid, Signal::TERM);
-            let _late = wait_for("its end", || self.0.named_parent() == 0);
-        }
-    }
-}
-
 #[test]
 fn changes_of_the_program_under_load_lose_nothing() {
     let house = settled(EIGHT);
@@ -76,11 +63,7 @@ fn changes_of_the_program_under_load_lose_nothing() {
         let words = ["-f", &file, "-k", "upgrade"];
         let asked = command(&house.path("apache2"), &words).output().unwrap();
         assert!(asked.status.success(), "{asked:?}");
-        wait_for("the new program", || ![0, old].contains(&house.named_parent())).unwrap();
-        wait_for("the old one's end", || {
-            house.error_log().contains(&format!("process {} serves now", house.named_parent()))
-        })
-        .unwrap();
+        house.await_successor_of(old).unwrap();
         wait_for_answers(&kept, 50);
         wait_for_answers(&short, 20);
     }

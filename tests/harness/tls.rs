@@ -1,8 +1,8 @@
-//! TLS over the life of a server: sessions continue in another child and after a reload, and a
-//! reload with a broken certificate leaves everything as it was.
+//! TLS over the life of a server: sessions continue in another child, after a reload and after a
+//! change of the program, and a reload with a broken certificate leaves everything as it was.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, halt, send, wait_for};
+use evenkeel_tests::house::{House, Successor, children_of, halt, send, wait_for};
 use evenkeel_tests::tls::Guest;
 use rustix::process::Signal;
 use std::fs;
@@ -28,7 +28,7 @@ fn all_resume(guests: &[Guest], house: &House, when: &str) {
 
 /// Lets each child in turn serve alone, with the sessions that the other one has begun.
 fn across_children(guests: &[Guest], house: &House) {
-    for (index, child) in house.children().into_iter().enumerate() {
+    for (index, child) in children_of(house.named_parent()).into_iter().enumerate() {
         halt(&[child]).unwrap();
         all_resume(guests, house, &format!("child {index} is halted"));
         send(child, Signal::CONT);
@@ -43,6 +43,16 @@ fn sessions_continue(more: &str) {
     across_children(&guests, &house);
     house.reload().unwrap();
     all_resume(&guests, &house, "after a reload");
+    let _successor = Successor(&house);
+    for when in ["after a change of the program", "after another one"] {
+        house.change_program().unwrap();
+        all_resume(&guests, &house, when);
+        let children = || children_of(house.named_parent()).len();
+        wait_for("both children", || children() == 2).unwrap();
+        across_children(&guests, &house);
+    }
+    house.reload().unwrap();
+    all_resume(&guests, &house, "after a reload of the new program");
     house_is_not_open_to_others(&house, &guests);
 }
 
@@ -56,12 +66,12 @@ fn house_is_not_open_to_others(house: &House, guests: &[Guest; 2]) {
 }
 
 #[test]
-fn tickets_continue_sessions_across_children_and_reloads() {
+fn tickets_continue_sessions_across_children_reloads_and_programs() {
     sessions_continue("SSLSessionTickets on\n");
 }
 
 #[test]
-fn the_session_cache_continues_sessions_across_children_and_reloads() {
+fn the_session_cache_continues_sessions_across_children_reloads_and_programs() {
     sessions_continue("SSLSessionTickets off\n");
 }
 

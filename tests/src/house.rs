@@ -162,12 +162,40 @@ impl House {
         send(self.parent(), signal);
     }
 
+    /// Has the program started anew (USR2), and waits until the new one serves. The new parent is
+    /// [`House::named_parent`]; a [`Successor`] ends it.
+    pub fn change_program(&self) -> Result<(), String> {
+        let old = self.named_parent();
+        send(old, Signal::USR2);
+        self.await_successor_of(old)
+    }
+
+    /// Waits until a new program serves in place of the one with this process id.
+    pub fn await_successor_of(&self, old: u32) -> Result<(), String> {
+        wait_for("the new program", || ![0, old].contains(&self.named_parent()))?;
+        let serves = format!("process {} serves now", self.named_parent());
+        wait_for("the old one's end", || self.error_log().contains(&serves))
+    }
+
     /// Makes the server begin a new generation, and waits until it reports that it has.
     pub fn reload(&self) -> Result<(), String> {
         let resumed = || self.error_log().matches("resuming normal operations").count();
         let before = resumed();
-        self.signal(Signal::USR1);
+        send(self.named_parent(), Signal::USR1);
         wait_for("the new generation", || resumed() > before)
+    }
+}
+
+/// Ends the server that the pid file names, which is not a child of this process.
+pub struct Successor<'a>(pub &'a House);
+
+impl Drop for Successor<'_> {
+    fn drop(&mut self) {
+        let pid = self.0.named_parent();
+        if pid != 0 && pid != self.0.parent() {
+            send(pid, Signal::TERM);
+            let _late = wait_for("its end", || self.0.named_parent() == 0);
+        }
     }
 }
 

@@ -229,6 +229,14 @@ impl Evenkeel {
 impl Server for Evenkeel {
     type Site = Running;
 
+    fn bequest(&self) -> Vec<(BorrowedFd<'_>, &'static str)> {
+        self.tls.bequest()
+    }
+
+    fn inherit(&mut self, bequest: Vec<(OwnedFd, String)>) {
+        self.tls.inherit(bequest);
+    }
+
     fn load(&mut self) -> Result<Loaded<Running>, String> {
         let Configuration { site, tree, modules, mut notices, .. } =
             self.choice.read().map_err(|refused| refusal(&refused, &self.program))?;

@@ -1,16 +1,18 @@
 //! TLS of a site: makes the hosts from their settings in the parent, keeps what all its children
-//! share over reloads, and chooses the host of a connection by the name in its ClientHello.
+//! share over reloads and changes of the program, and chooses the host of a connection by the name
+//! in its ClientHello.
 
 use evenkeel_message::Notice;
 use evenkeel_modules::ssl::{self, Sharing};
 use evenkeel_pipeline::Site;
 use evenkeel_sys::clock;
-use evenkeel_sys::memory::Shared;
+use evenkeel_sys::memory::SharedFile;
 use evenkeel_tls::{Cache, Door, Hello, Host, SECRETS_WORDS, Secrets, Words};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -18,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 const MOST_DOORS: usize = 1024;
 
 /// Memory that is shared with the children.
-struct Memory(Shared);
+struct Memory(SharedFile);
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,39 +34,74 @@ impl Words for Memory {
     }
 }
 
-fn memory(words: usize) -> Result<Arc<Memory>, String> {
-    let shared = Shared::new(words);
+/// The names under which a program that takes over gets the keys and the table. A change of what
+/// the memory holds changes its name.
+const KEYS: &str = "evenkeel-tls-keys-1";
+const TABLE: &str = "evenkeel-tls-table-1";
+
+/// What the parent keeps for the hosts of all its configurations. It is made when the first
+/// configuration with TLS is loaded, unless a predecessor has passed it.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// What the predecessor has passed, until the first configuration is loaded.
+    inherited: Vec<(OwnedFd, String)>,
+    secrets: Option<(Arc<Memory>, Arc<Secrets>)>,
+    table: Option<(Arc<Memory>, Arc<Cache>)>,
+}
+
+/// The memory with this name that the predecessor has passed if it has this size, else new memory.
+fn memory(
+    inherited: &mut Vec<(OwnedFd, String)>,
+    name: &str,
+    words: usize,
+) -> Result<Arc<Memory>, String> {
+    let at = inherited.iter().position(|(_, known)| known == name);
+    let passed = at.map(|at| SharedFile::adopt(inherited.swap_remove(at).0, words));
+    // The size of the table may have changed with the configuration.
+    let shared = passed.and_then(Result::ok).map_or_else(|| SharedFile::new(words), Ok);
     shared.map(|shared| Arc::new(Memory(shared))).map_err(|error| {
         format!("AH00004: Unable to create the shared memory of TLS sessions: {error}")
     })
 }
 
-/// What the parent keeps for the hosts of all its configurations. It is made when the first
-/// configuration with TLS is loaded.
-#[derive(Debug, Default)]
-pub struct Kept {
-    secrets: Option<Arc<Secrets>>,
-    /// The table, and the size that SSLSessionCache gave it.
-    cache: Option<(usize, Arc<Cache>)>,
-}
-
 impl Kept {
+    /// What a program that takes over needs, so that clients continue their sessions.
+    pub fn bequest(&self) -> Vec<(BorrowedFd<'_>, &'static str)> {
+        let keys = self.secrets.as_ref().map(|(memory, _)| (memory.0.as_fd(), KEYS));
+        let table = self.table.as_ref().map(|(memory, _)| (memory.0.as_fd(), TABLE));
+        keys.into_iter().chain(table).collect()
+    }
+
+    /// Takes the [`Kept::bequest`] of a predecessor.
+    pub fn inherit(&mut self, bequest: Vec<(OwnedFd, String)>) {
+        self.inherited = bequest;
+    }
+
     /// What the hosts of a site share.
     fn sharing(&mut self, bytes: Option<usize>) -> Result<Sharing, String> {
+        let mut inherited = std::mem::take(&mut self.inherited);
         if self.secrets.is_none() {
-            self.secrets = Some(Arc::new(Secrets::Shared(memory(SECRETS_WORDS)?)));
+            let mut memory_of_keys = memory(&mut inherited, KEYS, SECRETS_WORDS)?;
+            let mut secrets = Secrets::Shared(memory_of_keys.clone());
+            if !secrets.is_complete() {
+                memory_of_keys = memory(&mut Vec::new(), KEYS, SECRETS_WORDS)?;
+                secrets = Secrets::Shared(memory_of_keys.clone());
+            }
+            self.secrets = Some((memory_of_keys, Arc::new(secrets)));
         }
         self.roll()?;
-        match (bytes, &self.cache) {
-            (None, _) => self.cache = None,
-            (Some(bytes), Some((known, _))) if *known == bytes => {}
-            (Some(bytes), _) => {
-                let cache = Cache::new(memory(Cache::words(bytes))?);
-                self.cache = Some((bytes, Arc::new(cache)));
+        let words = bytes.map(Cache::words);
+        match (words, &self.table) {
+            (None, _) => self.table = None,
+            (Some(words), Some((memory, _))) if memory.words().len() == words => {}
+            (Some(words), _) => {
+                let memory = memory(&mut inherited, TABLE, words)?;
+                self.table = Some((memory.clone(), Arc::new(Cache::new(memory))));
             }
         }
-        let cache = self.cache.as_ref().map(|(_, cache)| Arc::clone(cache));
-        Ok(Sharing { secrets: self.secrets.clone(), cache })
+        let secrets = self.secrets.as_ref().map(|(_, secrets)| Arc::clone(secrets));
+        let cache = self.table.as_ref().map(|(_, cache)| Arc::clone(cache));
+        Ok(Sharing { secrets, cache })
     }
 
     /// Replaces the keys of tickets if they are due.
@@ -73,7 +110,7 @@ impl Kept {
     /// There are no random numbers.
     pub fn roll(&self) -> Result<(), String> {
         match &self.secrets {
-            Some(secrets) => secrets.roll(clock::realtime_us() / 1_000_000),
+            Some((_, secrets)) => secrets.roll(clock::realtime_us() / 1_000_000),
             None => Ok(()),
         }
     }
@@ -91,6 +128,7 @@ impl Hosts {
     pub fn make(site: &Site, kept: &mut Kept, notices: &mut Vec<Notice>) -> Result<Self, String> {
         let on = |server: &evenkeel_pipeline::Server| server.settings.ssl.is_on();
         if !site.servers.iter().any(on) {
+            kept.inherited.clear();
             return Ok(Self::default());
         }
         let sharing = kept.sharing(site.global.ssl.cache_bytes())?;

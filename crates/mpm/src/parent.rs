@@ -105,6 +105,8 @@ pub(crate) struct Parent<'a, S: Server> {
 /// What the starting process has passed to this one.
 struct Inherited {
     sockets: Vec<(OwnedFd, String)>,
+    /// What the predecessor passes beside its sockets.
+    bequest: Vec<(OwnedFd, String)>,
     supervisor: Supervisor,
     predecessor: Option<Predecessor>,
 }
@@ -117,7 +119,11 @@ impl Inherited {
         let is_channel = |(_, name): &(OwnedFd, String)| name == upgrade::NAME;
         let (channel, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().partition(is_channel);
         let predecessor = channel.into_iter().next().map(|(socket, _)| Predecessor::new(socket));
-        Self { sockets, supervisor, predecessor }
+        // Sockets of a service manager have names of its own.
+        let is_socket =
+            |(_, name): &(OwnedFd, String)| predecessor.is_none() || name == upgrade::SOCKET;
+        let (sockets, bequest) = sockets.into_iter().partition(is_socket);
+        Self { sockets, bequest, supervisor, predecessor }
     }
 }
 
@@ -224,6 +230,7 @@ impl<'a, S: Server> Parent<'a, S> {
         let invocation = Invocation::take();
         let supervisor = std::mem::take(&mut inherited.supervisor);
         let predecessor = inherited.predecessor.take();
+        server.inherit(inherited.bequest);
         let sockets = inherited.sockets;
         let prepared = prepare(server, &start.program, sockets, predecessor.as_ref())?;
         let now_us = clock::monotonic_us();

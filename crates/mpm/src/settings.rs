@@ -1,7 +1,7 @@
 //! What the parent needs of a configuration, and the interface of the server that it runs. The
 //! binary provides both.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,6 +83,15 @@ impl Default for Settings {
 pub trait Server {
     /// A configuration in the form that the serving function needs.
     type Site;
+
+    /// Descriptors beside the listening sockets for a program that takes over, with their names.
+    fn bequest(&self) -> Vec<(BorrowedFd<'_>, &'static str)> {
+        Vec::new()
+    }
+
+    /// Called before the first [`Server::load`] with the [`Server::bequest`] of a predecessor,
+    /// which may be another version of this program.
+    fn inherit(&mut self, _bequest: Vec<(OwnedFd, String)>) {}
 
     /// Reads the whole configuration, changing nothing. On a reload it is called in a forked copy
     /// of the parent first, where neither a crash nor an endless loop does harm. It must not log;

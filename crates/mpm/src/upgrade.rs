@@ -1,7 +1,7 @@
-//! A change of the program: the parent starts the new program beside itself, with the listening
-//! sockets passed as a service manager would, and ends only once the new one reports that it
-//! serves. Before the new one listens on additional sockets, the old one gets them too, so that
-//! connections queued there are served if the new one fails.
+//! A change of the program: the parent starts the new program beside itself and ends only once the
+//! new one reports that it serves. The listening sockets are passed as a service manager would, and
+//! with them what the server bequeaths. Before the new program listens on additional sockets, the
+//! old one gets them too, so that connections queued there are served if the new one fails.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +24,9 @@ use crate::settings::Server;
 
 /// The name under which the channel to the old parent is passed.
 pub(crate) const NAME: &str = "evenkeel-upgrade";
+
+/// The name under which listening sockets are passed.
+pub(crate) const SOCKET: &str = "evenkeel";
 
 /// How long the new program may take until it serves.
 const TIMEOUT_US: u64 = 120_000_000;
@@ -179,7 +182,8 @@ impl<S: Server> Parent<'_, S> {
     /// In the copy: returns only if the new program cannot be started.
     fn become_new_program(&self, channel: &Channel) {
         let mut passed: Vec<(BorrowedFd<'_>, &str)> =
-            self.listeners.sockets().map(|socket| (socket, "evenkeel")).collect();
+            self.listeners.sockets().map(|socket| (socket, SOCKET)).collect();
+        passed.extend(self.server.bequest());
         passed.push((channel.as_fd(), NAME));
         let mut command = self.invocation.command(&self.start.again);
         let (notifier, watchdog) = self.supervisor.for_successor();

@@ -5,8 +5,11 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{MemfdFlags, SealFlags};
 
 /// The number of words rounded up to whole pages.
 #[must_use]
@@ -31,19 +34,28 @@ impl Shared {
     /// Maps `words` words of 8 bytes. Errors are mmap(2)'s, or `InvalidInput` if the size is zero
     /// or exceeds the address space.
     pub fn new(words: usize) -> io::Result<Self> {
+        Self::map(words, None)
+    }
+
+    /// Maps a file, or anonymous memory without one.
+    fn map(words: usize, file: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let bytes = words.checked_mul(size_of::<AtomicU64>()).filter(|&bytes| bytes > 0);
         let Some(bytes) = bytes else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
-        // memory.
+        let (kind, file) = match file {
+            Some(file) => (0, file.as_raw_fd()),
+            None => (libc::MAP_ANONYMOUS, -1),
+        };
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory. A
+        // file that is mapped has this size and is sealed against shrinking (`SharedFile`).
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
+                libc::MAP_SHARED | kind | libc::MAP_NORESERVE,
+                file,
                 0,
             )
         };
@@ -115,6 +127,55 @@ impl Drop for Shared {
     }
 }
 
+/// A shared region with a descriptor, by which a program that is not forked from this process gets
+/// the same memory.
+pub struct SharedFile {
+    region: Shared,
+    file: OwnedFd,
+}
+
+impl SharedFile {
+    /// The seals: the size stays as it is, so that no access to the mapping can fail.
+    const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+    /// Makes a zeroed region of `words` words of 8 bytes. Errors are those of [`Shared::new`] and
+    /// of memfd_create(2).
+    pub fn new(words: usize) -> io::Result<Self> {
+        let bytes = words.checked_mul(size_of::<AtomicU64>());
+        let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("evenkeel", flags)?;
+        rustix::fs::ftruncate(&file, bytes)?;
+        rustix::fs::fcntl_add_seals(&file, Self::SEALS)?;
+        Ok(Self { region: Shared::map(words, Some(file.as_fd()))?, file })
+    }
+
+    /// Maps the region of another process. Errors are `InvalidInput` if the descriptor is not a
+    /// region of `words` words, and mmap(2)'s.
+    pub fn adopt(file: OwnedFd, words: usize) -> io::Result<Self> {
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        let bytes = usize::try_from(rustix::fs::fstat(&file)?.st_size).ok();
+        let fits = bytes.is_some() && bytes == words.checked_mul(size_of::<AtomicU64>());
+        if !fits || !seals.contains(Self::SEALS) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self { region: Shared::map(words, Some(file.as_fd()))?, file })
+    }
+
+    /// The whole region.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.region.words()
+    }
+}
+
+impl AsFd for SharedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 /// Returns freed memory from the allocator to the system. It scans the allocator's whole heap,
 /// which takes milliseconds.
 pub fn give_back_freed() {
@@ -171,6 +232,27 @@ mod tests {
         assert_eq!((part.words().len(), seen(&part, 0), seen(&part, 1)), (2 * page, 3, 4));
         assert!(Shared::new(3 * page).unwrap().keep(page..page + 1).is_err());
         assert!(Shared::new(3 * page).unwrap().keep(page..4 * page).is_err());
+    }
+
+    #[test]
+    fn a_region_with_a_descriptor_is_adopted_as_it_is_or_not_at_all() {
+        let region = SharedFile::new(100).unwrap();
+        region.words()[99].store(7, Relaxed);
+        let descriptor = || region.as_fd().try_clone_to_owned().unwrap();
+        let again = SharedFile::adopt(descriptor(), 100).unwrap();
+        assert_eq!(again.words()[99].load(Relaxed), 7);
+        again.words()[0].store(8, Relaxed);
+        assert_eq!(region.words()[0].load(Relaxed), 8);
+        assert!(SharedFile::adopt(descriptor(), 101).is_err());
+        assert!(SharedFile::adopt(descriptor(), 99).is_err());
+        assert!(rustix::fs::ftruncate(&region, 8).is_err());
+        // A file that its owner could cut off is refused.
+        let file = rustix::fs::memfd_create("cut", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, 800).unwrap();
+        assert!(SharedFile::adopt(file, 100).is_err());
+        let (pipe, _) = std::io::pipe().unwrap();
+        assert!(SharedFile::adopt(pipe.into(), 100).is_err());
+        assert!(SharedFile::new(0).is_err());
     }
 
     #[test]

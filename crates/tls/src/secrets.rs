@@ -1,6 +1,7 @@
 //! The keys that seal session tickets and cached sessions. The parent makes them and replaces them
 //! every 12 hours; all its children, of whatever generation, read them from memory that they share.
-//! So a client resumes its session with any child, and after a reload.
+//! So a client resumes its session with any child, and after a reload. A program that takes over
+//! shares the memory too.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
@@ -45,6 +46,12 @@ pub enum Secrets {
 }
 
 impl Secrets {
+    /// Whether the keys in memory of a predecessor can be used: it has completed its last change.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.version().is_multiple_of(2)
+    }
+
     /// Makes keys if there are none, and replaces them if they are due. Only the parent calls it;
     /// it costs one comparison when nothing is due.
     ///
@@ -54,32 +61,35 @@ impl Secrets {
         let Self::Shared(memory) = self else { return Ok(()) };
         let words = memory.words();
         let [sequence, changed, keys @ ..] = words else { return Ok(()) };
-        let last_s = changed.load(Ordering::Relaxed);
-        if last_s != 0 && now_s < last_s.saturating_add(PERIOD_S) {
+        if !is_due(changed.load(Ordering::Relaxed), now_s) {
             return Ok(());
         }
-        let mut fresh = [[0; KEY_WORDS]; KEYS];
-        for key in &mut fresh {
-            for word in key {
-                let mut bytes = [0; 8];
-                rand::fill(&mut bytes).map_err(|_| "no random numbers for ticket keys")?;
-                *word = u64::from_ne_bytes(bytes);
-            }
+        let fresh = fresh_keys()?;
+        // While the program changes there are two parents. The one that makes the number odd
+        // replaces the keys.
+        let before = sequence.load(Ordering::Relaxed);
+        let turn = (Ordering::Acquire, Ordering::Relaxed);
+        if !before.is_multiple_of(2)
+            || sequence.compare_exchange(before, before + 1, turn.0, turn.1).is_err()
+        {
+            return Ok(());
         }
-        // The keys move up by one for each period that has passed; what is older is erased.
-        let passed = if last_s == 0 { KEYS as u64 } else { (now_s - last_s) / PERIOD_S };
-        let passed = usize::try_from(passed).unwrap_or(KEYS).min(KEYS);
-        let kept = keys.chunks(KEY_WORDS).skip(passed).map(read).collect::<Vec<_>>();
-        let renewed = kept.into_iter().chain(fresh).take(KEYS);
-        sequence.fetch_add(1, Ordering::AcqRel);
         fence(Ordering::Release);
-        for (slot, key) in keys.chunks(KEY_WORDS).zip(renewed) {
-            for (word, value) in slot.iter().zip(key) {
-                word.store(value, Ordering::Relaxed);
+        let last_s = changed.load(Ordering::Relaxed);
+        if is_due(last_s, now_s) {
+            // The keys move up by one for each period that has passed; what is older is erased.
+            let passed = if last_s == 0 { KEYS as u64 } else { (now_s - last_s) / PERIOD_S };
+            let passed = usize::try_from(passed).unwrap_or(KEYS).min(KEYS);
+            let kept = keys.chunks(KEY_WORDS).skip(passed).map(read).collect::<Vec<_>>();
+            let renewed = kept.into_iter().chain(fresh).take(KEYS);
+            for (slot, key) in keys.chunks(KEY_WORDS).zip(renewed) {
+                for (word, value) in slot.iter().zip(key) {
+                    word.store(value, Ordering::Relaxed);
+                }
             }
+            changed.store(now_s, Ordering::Relaxed);
         }
-        changed.store(now_s, Ordering::Relaxed);
-        sequence.fetch_add(1, Ordering::Release);
+        sequence.store(before + 2, Ordering::Release);
         Ok(())
     }
 
@@ -121,6 +131,21 @@ impl Secrets {
             }
         }
     }
+}
+
+/// Whether keys that were made at `last_s`, or never (0), are to be replaced.
+const fn is_due(last_s: u64, now_s: u64) -> bool {
+    last_s == 0 || now_s >= last_s.saturating_add(PERIOD_S)
+}
+
+fn fresh_keys() -> Result<[Raw; KEYS], String> {
+    let mut fresh = [[0; KEY_WORDS]; KEYS];
+    for word in fresh.as_flattened_mut() {
+        let mut bytes = [0; 8];
+        rand::fill(&mut bytes).map_err(|_| "no random numbers for ticket keys")?;
+        *word = u64::from_ne_bytes(bytes);
+    }
+    Ok(fresh)
 }
 
 fn read(slot: &[AtomicU64]) -> Raw {
@@ -281,6 +306,31 @@ mod tests {
             assert!(seal.open(&damaged, b"").is_none(), "{at}");
             assert!(seal.open(&ticket[..at], b"").is_none());
         }
+    }
+
+    #[test]
+    fn two_parents_replace_the_keys_once() {
+        let memory: Arc<dyn Words> = Memory::new(SECRETS_WORDS);
+        let old = Arc::new(Secrets::Shared(memory.clone()));
+        let new = Arc::new(Secrets::Shared(memory.clone()));
+        old.roll(1).unwrap();
+        assert!(new.is_complete());
+        let ticket = Seal::new(old.clone(), b"h".to_vec(), 300).seal(b"secret", b"").unwrap();
+        let first = old.keys().unwrap();
+        std::thread::scope(|scope| {
+            for secrets in [&old, &new].repeat(4) {
+                scope.spawn(|| secrets.roll(1 + PERIOD_S).unwrap());
+            }
+        });
+        // One period has passed: the current key opens still, as the previous one.
+        let after = new.keys().unwrap();
+        assert_eq!((after[0], after[2]), (first[1], first[0]));
+        assert!(Seal::new(new.clone(), b"h".to_vec(), 300).open(&ticket, b"").is_some());
+        // A parent that died within a change leaves nothing to take over.
+        memory.words()[0].fetch_add(1, Ordering::Relaxed);
+        assert!(!new.is_complete());
+        new.roll(1 + 2 * PERIOD_S).unwrap();
+        assert!(!new.is_complete());
     }
 
     #[test]

@@ -222,8 +222,10 @@ impl Session {
     /// Looks at what there is of the ClientHello. `true` once it is complete and a host is chosen.
     fn meet(&mut self, out: &mut Outgoing) -> Result<bool, Failure> {
         let Stage::Hello { door, acceptor } = &mut self.stage else { return Ok(true) };
-        if speaks_http(&self.pending) {
-            return Err(Failure::plain_http());
+        match speaks_http(&self.pending) {
+            Some(true) => return Err(Failure::plain_http()),
+            Some(false) => {}
+            None => return Ok(false),
         }
         if self.pending.len() > LARGEST_HELLO {
             return Err(Failure::hello_too_large());
@@ -437,9 +439,11 @@ fn is_too_old(error: &rustls::Error) -> bool {
 }
 
 /// Whether the first bytes of a connection are those of an HTTP request: an upper-case method, as
-/// OpenSSL looks for (ssl/record, SSL_R_HTTP_REQUEST), but any method.
-fn speaks_http(bytes: &[u8]) -> bool {
-    bytes.len() >= 4 && bytes.iter().take(4).all(|byte| byte.is_ascii_uppercase() || *byte == b' ')
+/// OpenSSL looks for (ssl/record, SSL_R_HTTP_REQUEST), but any method. `None` if there are too few
+/// bytes to say.
+fn speaks_http(bytes: &[u8]) -> Option<bool> {
+    let could = bytes.iter().take(4).all(|byte| byte.is_ascii_uppercase() || *byte == b' ');
+    if could && bytes.len() < 4 { None } else { Some(could) }
 }
 
 /// A fatal alert in a record of its own, before any key is agreed (RFC 8446, section 6).
@@ -565,6 +569,14 @@ mod tests {
             session.receive(&mut b"GET / HTTP/1.1\r\n".to_vec(), &mut plain, &mut out).unwrap_err();
         assert_eq!((failure.kind, failure.notice.number), (Kind::PlainHttp, Some(1996)));
         assert!(out.is_empty() && plain.is_empty());
+        // Also if its first bytes come one by one.
+        let mut session = Session::accept(door(&["a.example"]));
+        for byte in b"GET" {
+            session.receive(&mut [*byte], &mut plain, &mut out).unwrap();
+        }
+        let failure = session.receive(&mut [b' '], &mut plain, &mut out).unwrap_err();
+        assert_eq!(failure.kind, Kind::PlainHttp);
+        assert!(out.is_empty());
     }
 
     #[test]
