@@ -118,6 +118,12 @@ impl House {
         self.start_as(over, "-DFOREGROUND")
     }
 
+    /// Starts the server, or apache2 with the same configuration. The previous one must have ended.
+    pub fn start_kind(&mut self, kind: Kind) -> Result<(), String> {
+        self.server = Some(Server::start(kind, self.root.path(), self.address.port())?);
+        Ok(())
+    }
+
     /// The same with another word of httpd's command line.
     pub fn start_as(&mut self, over: &[&str], how: &str) -> Result<(), String> {
         let (root, port) = (self.root.path(), self.address.port());

@@ -6,8 +6,8 @@ use crate::house::PATIENCE;
 use evenkeel_tls::trusting_client;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevocationReason,
-    RevokedCertParams, SerialNumber, date_time_ymd,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
+    RevocationReason, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -170,7 +170,14 @@ impl Guest {
 /// an unknown authority). `ca.crl` revokes `revoked`.
 pub fn make_certificates(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    make(folder).map_err(|error| format!("certificates: {error}"))
+    make(folder, false).map_err(|error| format!("certificates: {error}"))
+}
+
+/// The same, and certificates with RSA keys for the servers `localhost` (`localhost-rsa`) and
+/// `other.example` (`other.example-rsa`).
+pub fn make_all_certificates(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    make(folder, true).map_err(|error| format!("certificates: {error}"))
 }
 
 struct Authority {
@@ -202,7 +209,7 @@ fn describe(params: &mut CertificateParams, name: &str, serial: u64) {
     params.not_after = date_time_ymd(2039, 12, 31);
 }
 
-fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn make(folder: &Path, with_rsa: bool) -> Result<(), Box<dyn std::error::Error>> {
     let ca = authority("Test CA", None)?;
     let below = authority("Test CA below", Some(&ca))?;
     let unknown = authority("Unknown CA", None)?;
@@ -225,12 +232,12 @@ fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
         }
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = params.signed_by(&key, &by.issuer)?;
-        let text = pem("CERTIFICATE", der.der()) + chain;
-        fs::write(folder.join(format!("{name}.pem")), text)?;
-        let file = folder.join(format!("{name}.key"));
-        fs::write(&file, pem("PRIVATE KEY", &key.serialize_der()))?;
-        // A key that everybody may read earns a warning.
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+        write(folder, name, pem("CERTIFICATE", der.der()) + chain, &key)?;
+        if with_rsa && ["localhost", "other.example"].contains(&name) {
+            let key = KeyPair::generate_for(&PKCS_RSA_SHA256)?;
+            let der = params.signed_by(&key, &by.issuer)?;
+            write(folder, &format!("{name}-rsa"), pem("CERTIFICATE", der.der()), &key)?;
+        }
     }
     let list = CertificateRevocationListParams {
         this_update: date_time_ymd(2024, 2, 1),
@@ -248,6 +255,14 @@ fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let list = list.signed_by(&ca.issuer)?;
     fs::write(folder.join("ca.crl"), pem("X509 CRL", list.der()))?;
     Ok(())
+}
+
+fn write(folder: &Path, name: &str, certificates: String, key: &KeyPair) -> std::io::Result<()> {
+    fs::write(folder.join(format!("{name}.pem")), certificates)?;
+    let file = folder.join(format!("{name}.key"));
+    fs::write(&file, pem("PRIVATE KEY", &key.serialize_der()))?;
+    // A key that everybody may read earns a warning.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))
 }
 
 fn pem(label: &str, der: &[u8]) -> String {

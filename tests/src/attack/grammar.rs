@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 31] = [
+pub const MODULES: [&str; 32] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -90,6 +90,7 @@ pub const MODULES: [&str; 31] = [
     "cgi",
     "actions",
     "include",
+    "ssl",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -183,6 +184,15 @@ pub const ROWS: &[Row] = &[
     row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Allow from $clients"),
     row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Deny from $clients"),
     row("access_compat", 2, SECTION | LIMIT | HTACCESS, "Satisfy $satisfy"),
+    // ssl: requests come in clear text, so that whatever asks for TLS must refuse
+    row("ssl", 3, INNER, "SSLRequireSSL"),
+    row("ssl", 1, INNER, "SSLRequire $ssl_requirement"),
+    row("ssl", 1, INNER, "SSLVerifyClient $ssl_verify"),
+    row("ssl", 1, INNER, "SSLVerifyDepth 2"),
+    row("ssl", 2, INNER, "SSLOptions $ssl_options"),
+    row("ssl", 1, INNER, "SSLUserName $ssl_variable"),
+    row("ssl", 2, SECTION | LIMIT | HTACCESS | ANY | ALL, "Require $require_ssl"),
+    row("ssl", 1, ALL, "Require not ssl"),
     // alias
     row("alias", 9, SERVER, "Alias \"$prefix\" \"$target\""),
     row("alias", 5, SERVER, "AliasMatch \"$alias_pattern\" \"$match_target\""),
@@ -324,6 +334,11 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "405", "406", "413"]),
     ("document", &["$hub", "$hub", "$hub", "$hub", "$hub", "$uri", "/$name.txt", "\"denied\"", "http://other.test/x", "$folder_uri/", "default", "/none", "/map.var"]),
     ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is", "foo", "cgi-script", "server-parsed"]),
+    ("require_ssl", &["ssl", "ssl", "ssl-verify-client", "expr \"%{HTTPS} == 'on'\"", "expr \"%{HTTPS} != 'on'\"", "expr \"%{HTTPS} == 'off'\"", "expr \"%{SSL_PROTOCOL} == ''\"", "expr \"-n %{SSL_CLIENT_VERIFY}\"", "expr \"%{REQUEST_SCHEME} == 'https'\""]),
+    ("ssl_requirement", &["true", "false", "%{HTTPS} eq \"on\"", "%{SSL_CIPHER_USEKEYSIZE} >= 128", "%{REMOTE_ADDR} eq \"127.0.0.1\"", "%{SSL_CLIENT_S_DN_CN} in {\"ann\", \"bob\"}"]),
+    ("ssl_verify", &["none", "optional", "require", "optional_no_ca"]),
+    ("ssl_options", &["+StrictRequire", "+StrictRequire", "-StrictRequire", "StrictRequire", "+FakeBasicAuth", "+StdEnvVars", "+FakeBasicAuth +StrictRequire"]),
+    ("ssl_variable", &["SSL_CLIENT_S_DN_CN", "SSL_PROTOCOL"]),
     ("action", &["$handler", "$type"]),
     ("action_option", &["", "", "virtual"]),
     ("script_method", &["GET", "POST", "PUT", "OPTIONS", "HEAD", "PATCH"]),
