@@ -77,6 +77,9 @@ pub enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Clients {
     demand: Demand,
+    /// Whether a certificate whose issuer is unknown is taken (`optional_no_ca`). As in mod_ssl it
+    /// is not where revocation is checked, because no list is known for that issuer.
+    takes_unknown: bool,
     depth: usize,
     trusted: Option<Arc<dyn ClientCertVerifier>>,
     /// Subjects of the certificates that end a chain.
@@ -93,6 +96,8 @@ impl Clients {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, String> {
         let ClientSettings { demand, authorities, named, lists, revocation, depth, .. } = settings;
+        let takes_unknown = demand == Demand::AnyIssuer
+            && (revocation == Revocation::Ignored || settings.lists_may_lack);
         let subjects = |list: &[CertificateDer<'static>]| -> Vec<_> {
             list.iter().filter_map(|der| Some(ends(der)?.0.to_vec())).collect()
         };
@@ -129,7 +134,16 @@ impl Clients {
         };
         let algorithms = provider.signature_verification_algorithms;
         let names = names.into_iter().map(DistinguishedName::from).collect();
-        Ok(Self { demand, depth, trusted, anchors, intermediates, names, algorithms })
+        Ok(Self {
+            demand,
+            takes_unknown,
+            depth,
+            trusted,
+            anchors,
+            intermediates,
+            names,
+            algorithms,
+        })
     }
 
     /// What became of the certificates of a session.
@@ -137,7 +151,7 @@ impl Clients {
         let Some((leaf, rest)) = chain.split_first() else { return Verdict::None };
         match self.check(leaf, rest, UnixTime::now()) {
             Ok(()) => Verdict::Success,
-            Err(error) if self.demand == Demand::AnyIssuer && is_unknown_issuer(&error) => {
+            Err(error) if self.takes_unknown && is_unknown_issuer(&error) => {
                 Verdict::Generous(untrusted(leaf, rest))
             }
             Err(error) => Verdict::Failed(reason(&error)),
@@ -196,7 +210,7 @@ impl ClientCertVerifier for Clients {
     ) -> Result<ClientCertVerified, Error> {
         match (self.check(leaf, rest, now), self.demand) {
             (Ok(()), _) | (Err(_), Demand::Record) => Ok(ClientCertVerified::assertion()),
-            (Err(error), Demand::AnyIssuer) if is_unknown_issuer(&error) => {
+            (Err(error), _) if self.takes_unknown && is_unknown_issuer(&error) => {
                 Ok(ClientCertVerified::assertion())
             }
             (Err(error), _) => Err(error),

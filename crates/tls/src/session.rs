@@ -8,7 +8,7 @@ use crate::host::{Door, Hello, Host};
 use crate::outgoing::Outgoing;
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{AlertDescription, HandshakeKind};
+use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
 
 /// The largest ClientHello that is taken, in bytes. Those of browsers with a post-quantum key share
@@ -370,6 +370,13 @@ fn read(
             Ok(_) => false,
             Err(error) => {
                 used += discard;
+                let is_old = connection.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+                if is_old && error == rustls::Error::NoCertificatesPresented {
+                    // `certificate_required`, which rustls has ready, came with TLS 1.3 (RFC 5246,
+                    // section 7.4.6).
+                    out.extend(&alert(AlertDescription::HandshakeFailure));
+                    return Err(error);
+                }
                 alerts(connection, incoming.get_mut(used..).unwrap_or_default(), out);
                 return Err(error);
             }

@@ -68,7 +68,10 @@ impl Secure for Facts {
             "CLIENT_VERIFY" => Some(match &self.verdict {
                 Verdict::None => "NONE".to_owned(),
                 Verdict::Success => "SUCCESS".to_owned(),
-                // mod_ssl has the word GENEROUS, and OpenSSL's result stands before it.
+                // With TLS 1.3 OpenSSL's result stands before mod_ssl's word.
+                Verdict::Generous(_) if self.version == ProtocolVersion::TLSv1_2 => {
+                    "GENEROUS".to_owned()
+                }
                 Verdict::Generous(reason) => format!("FAILED:{reason}"),
                 Verdict::Failed(reason) => format!("FAILED:{reason}"),
             }),
