@@ -1,6 +1,6 @@
 //! Every combination of version, cipher suite, key, name and client certificate, and more: what
-//! `openssl s_client` gets from Evenkeel and from Debian's mod_ssl. The table `tests/tls/matrix` says
-//! what that is.
+//! `openssl s_client` gets from Evenkeel and from Debian's mod_ssl. The table in `tests/tls/matrix`
+//! says what that is.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, Successor, children_of, halt, send, wait_for};
