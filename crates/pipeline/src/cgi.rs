@@ -2,6 +2,7 @@
 //! it by the launcher, and makes the response of its output.
 
 use crate::body;
+use crate::die::KEEPS_TYPE;
 use crate::proxying::translated;
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -338,5 +339,6 @@ pub(crate) async fn redirect(request: &mut Request, answered: &mut Answered) -> 
     if request.fields().contains("Content-Length") {
         request.fields_mut().remove("Content-Length");
     }
+    request.resource.notes.set(KEEPS_TYPE, "");
     Some(Answer::Redirect(location))
 }

@@ -20,6 +20,10 @@ use evenkeel_modules::rewrite::KEEPS_VARY;
 use std::any::Any;
 use std::sync::Arc;
 
+/// The note of a handler that the request which it leads to begins with its media type: conditions
+/// of sections see it (http_request.c, ap_internal_redirect_handler).
+pub(crate) const KEEPS_TYPE: &str = "redirect-keeps-type";
+
 /// How an error goes on.
 pub(crate) enum Fate {
     /// With this response.
@@ -292,6 +296,9 @@ pub(crate) fn redirected(
         && let Some(vary) = before.fields.joined(b"Vary")
     {
         request.resource.fields.set("Vary", vary);
+    }
+    if before.notes.contains(KEEPS_TYPE) {
+        request.resource.content.media_type.clone_from(&before.content.media_type);
     }
     let previous = Previous {
         resource: before,

@@ -1,6 +1,7 @@
 //! The choice of the handler that answers a request, in the order of Apache's hook `handler`.
 
 use crate::cgi;
+use crate::die::KEEPS_TYPE;
 use crate::fcgid;
 use crate::listing;
 use crate::php;
@@ -96,6 +97,7 @@ pub(crate) fn choose(
     {
         let has_file = found.found.kind() != Kind::Absent;
         if let Some(target) = actions::target(request, &plan.actions, has_file)? {
+            request.resource.notes.set(KEEPS_TYPE, "");
             return Err(Answer::Redirect(target));
         }
     }

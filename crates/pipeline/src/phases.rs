@@ -3,6 +3,7 @@
 
 use crate::body;
 use crate::cgi;
+use crate::die::KEEPS_TYPE;
 use crate::fcgid;
 use crate::filtering;
 use crate::frames::MaybeReady;
@@ -544,6 +545,10 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     let server = pipeline.site.server(request.server);
     // The look at a variant has told its type.
     if !is_variant {
+        if request.previous.as_ref().is_some_and(|it| it.resource.notes.contains(KEEPS_TYPE)) {
+            // The sections have seen it. It does not choose the handler again.
+            request.resource.content.media_type = None;
+        }
         mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     }
     if let Err(status) = core::override_type(&mut request, server.core(&plan)) {
