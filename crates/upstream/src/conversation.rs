@@ -4,6 +4,7 @@
 use crate::connect::Patience;
 use crate::failure::FailureKind;
 use crate::spool::{Spool, SpoolReader};
+use crate::timer::Timer;
 use bytes::Bytes;
 use evenkeel_proto::fastcgi::{Record, RecordReader, Stream, encode_content, record_header};
 use evenkeel_sys::blocking_pool::BlockingPool;
@@ -11,13 +12,11 @@ use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 /// The bytes that are received at a time.
 const RECEIVED: usize = 32 << 10;
@@ -73,7 +72,7 @@ pub(crate) struct Conversation {
     is_output_closed: bool,
     silence: Duration,
     /// Runs while the application is silent: at first until it is slow.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
     is_slow: bool,
     /// The time by which a worker must have read from the request. `None` once a worker has, or if
     /// the wait is not bounded.
@@ -175,9 +174,8 @@ impl Conversation {
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<FailureKind> {
         let first = self.silence.min(SLOW_AFTER);
         loop {
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(first)));
-            std::task::ready!(timer.as_mut().poll(context));
-            let now = timer.deadline();
+            let timer = self.timer.get_or_insert_with(|| Timer::after(first));
+            let now = std::task::ready!(timer.poll(context));
             let queue_end = self.queue_end.take().map(|end| (end, self.is_in_queue()));
             let next = match queue_end {
                 Some((end, true)) => {
@@ -194,7 +192,7 @@ impl Conversation {
             };
             self.is_slow = true;
             let Some(timer) = &mut self.timer else { return Poll::Pending };
-            timer.as_mut().reset(next);
+            timer.reset(next);
         }
     }
 

@@ -14,6 +14,7 @@ mod lease;
 mod places;
 mod report;
 mod spool;
+mod timer;
 
 pub use cgi::{Complain, Remains, Run, RunFailure, ask_program, run_command, run_program};
 pub use connect::Patience;

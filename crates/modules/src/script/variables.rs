@@ -7,10 +7,20 @@ use evenkeel_message::{Request, Variables, eq_ignore_case};
 use evenkeel_proto::escape_html;
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::LazyLock;
 
 /// The default of PATH, if neither the environment of the request nor that of the server sets it
 /// (ap_config_layout.h: DEFAULT_PATH).
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin:/usr/ucb:/usr/bsd:/usr/local/bin";
+
+/// The variables of the server's own environment that a script gets. They are read once, because
+/// a look into the environment takes a lock and scans it.
+static OWN: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
+    let own = |name| std::env::var_os(name).map(OsStringExt::into_vec);
+    let path = own("PATH").unwrap_or_else(|| DEFAULT_PATH.to_vec());
+    let libraries = own("LD_LIBRARY_PATH").map(|value| ("LD_LIBRARY_PATH", value));
+    [("PATH", path)].into_iter().chain(libraries).collect()
+});
 
 /// The usual number of variables beside those of the header fields.
 const USUAL: usize = 26;
@@ -42,12 +52,9 @@ pub fn variables(request: &Request, core: CoreSettings<'_>, program: &Program<'_
     let mut variables = request.resource.env.clone();
     variables.reserve(request.fields().len() + USUAL, USUAL_BYTES);
     add_fields(&mut variables, request, core, program);
-    for (name, default) in [("PATH", Some(DEFAULT_PATH)), ("LD_LIBRARY_PATH", None)] {
+    for (name, value) in &*OWN {
         if !variables.contains(name) {
-            let own = std::env::var_os(name).map(OsStringExt::into_vec);
-            if let Some(value) = own.or_else(|| default.map(<[u8]>::to_vec)) {
-                variables.set(name, value);
-            }
+            variables.set(name, value);
         }
     }
     add_server(&mut variables, request, core, program);
