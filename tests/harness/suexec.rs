@@ -11,6 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// nobody and nogroup: users below 100 may run nothing.
@@ -129,4 +130,66 @@ fn programs_of_users_run_as_those_users() {
     assert!(ours.0 == "500" && of_wrapper, "{ours:?}");
     let off = answer(Kind::Evenkeel, programs.path(), "Suexec Off\n", "/~nobody/run");
     assert!(off.0 == "200" && off.1.starts_with("33\n33\n"), "{off:?}");
+}
+
+/// A user of this machine, who is removed when the value is dropped.
+struct User {
+    name: &'static str,
+    id: u32,
+    group: u32,
+}
+
+impl User {
+    fn add(name: &'static str, home: &Path) -> User {
+        // What an interrupted run has left.
+        let _absent = Command::new("userdel").arg(name).output().unwrap();
+        let mut add = Command::new("useradd");
+        add.args(["--no-log-init", "--no-create-home", "--user-group", "--home-dir"]);
+        let added = add.arg(home).arg(name).output().unwrap();
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        let users = fs::read_to_string("/etc/passwd").unwrap();
+        let line = users.lines().find(|line| line.split(':').next() == Some(name)).unwrap();
+        let number = |index: usize| line.split(':').nth(index).unwrap().parse().unwrap();
+        User { name, id: number(2), group: number(3) }
+    }
+
+    fn own(&self, path: &Path, mode: u32) {
+        chown(path, Some(self.id), Some(self.group)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _gone = Command::new("userdel").arg(self.name).output();
+    }
+}
+
+/// Programs in the folder that the wrapper was built for, `public_html` of the user's home, run as
+/// the user, whatever SuexecUserGroup says.
+#[test]
+fn programs_of_users_with_a_home_run_as_those_users() {
+    let programs = programs();
+    let home = programs.path().join("home");
+    let user = User::add("evenkeel-suexec", &home);
+    let folder = home.join("public_html");
+    fs::create_dir_all(&folder).unwrap();
+    user.own(&home, 0o755);
+    user.own(&folder, 0o755);
+    for (name, mode) in [("run", 0o755), ("writable", 0o775)] {
+        fs::write(folder.join(name), PROGRAM).unwrap();
+        user.own(&folder.join(name), mode);
+    }
+    let by_home = "UserDir public_html\n";
+    let as_nobody = "UserDir public_html\nSuexecUserGroup nobody nogroup\n";
+    let ids = format!("{}\n{}\n", user.id, user.group);
+    for (more, file, status) in
+        [(by_home, "run?word", "200"), (as_nobody, "run", "200"), (by_home, "writable", "500")]
+    {
+        let path = format!("/~{}/{file}", user.name);
+        let apache = answer(Kind::Apache, programs.path(), more, &path);
+        let ours = answer(Kind::Evenkeel, programs.path(), more, &path);
+        assert_eq!(ours, apache, "{path} with {more}");
+        assert!(ours.0 == status && ours.1.starts_with(&ids) == (status == "200"), "{ours:?}");
+    }
 }

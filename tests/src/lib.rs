@@ -3,6 +3,7 @@
 //! server: the programs are run as an administrator runs them.
 
 pub mod answer;
+pub mod application;
 pub mod attack;
 pub mod broken;
 pub mod compare;

@@ -1,6 +1,6 @@
-//! A PHP site for tests: Debian's WordPress, php-fpm and MariaDB on Unix sockets in a temporary
-//! folder, and a copy of /etc/apache2 that serves the site. All programs run as an unprivileged
-//! user.
+//! A site of PHP for tests: an application of Debian, unpacked and not installed, with php-fpm and
+//! MariaDB on Unix sockets in a temporary folder, and a copy of /etc/apache2 that serves the site.
+//! All programs run as an unprivileged user.
 
 use crate::house::PATIENCE;
 use crate::server::{Kind, Server, command, evenkeel, free_port};
@@ -18,14 +18,25 @@ use tempfile::TempDir;
 /// The interval between two checks of a program that is starting or ending.
 const GLANCE: Duration = Duration::from_millis(4);
 
-/// The packages that are unpacked: WordPress, and its parts that Debian packages separately.
-const PACKAGES: [&str; 5] = [
-    "wordpress",
-    "wordpress-theme-twentytwentythree",
-    "libjs-cropper",
-    "libjs-underscore",
-    "php-getid3",
-];
+/// An application. In its texts, `@ROOT@` is the temporary folder, and `@PORT@` is the port of the
+/// server.
+#[derive(Debug)]
+pub struct Application {
+    /// The name of its database and of the database's user.
+    pub name: &'static str,
+    /// The packages that are unpacked.
+    pub packages: &'static [&'static str],
+    /// The document root, in the temporary folder.
+    pub web: &'static str,
+    /// The configuration for apache2 that a package has, as a path in it. An installed package has
+    /// it in conf-enabled.
+    pub glue: Option<&'static str>,
+    /// The files that an installation has and no package: their paths in the temporary folder, and
+    /// their texts.
+    pub files: &'static [(&'static str, &'static str)],
+    /// Further settings of php-fpm.
+    pub php: &'static str,
+}
 
 /// The unprivileged user, if root runs the tests.
 const USER: &str = "www-data";
@@ -40,25 +51,6 @@ const DATABASE: [&str; 6] = [
     "--skip-name-resolve",
 ];
 
-/// The file wp-config.php. It disables requests to other servers and scheduled jobs, because their
-/// times differ between runs.
-const WP_CONFIG: &str = r"<?php
-define('DB_NAME', 'wordpress');
-define('DB_USER', 'wordpress');
-define('DB_PASSWORD', 'sea');
-define('DB_HOST', 'localhost:@ROOT@/db.sock');
-define('DB_CHARSET', 'utf8mb4');
-define('DB_COLLATE', '');
-define('WP_HTTP_BLOCK_EXTERNAL', true);
-define('DISABLE_WP_CRON', true);
-define('AUTOMATIC_UPDATER_DISABLED', true);
-$table_prefix = 'wp_';
-if (!defined('ABSPATH')) {
-    define('ABSPATH', __DIR__ . '/');
-}
-require_once ABSPATH . 'wp-settings.php';
-";
-
 const FPM: &str = "\
 [global]
 error_log = @ROOT@/logs/fpm.log
@@ -69,7 +61,7 @@ pm = static
 pm.max_children = 4
 catch_workers_output = yes
 php_admin_value[sendmail_path] = /bin/true
-";
+@PHP@";
 
 /// The main configuration file: it defines the variables of Debian's envvars and includes
 /// apache2.conf.
@@ -98,37 +90,52 @@ Require all granted
 </VirtualHost>
 ";
 
-/// The folder with WordPress, and the running database server and php-fpm.
+/// What apache2.conf says of /usr/share.
+const SHARED: &str = "\
+<Directory @ROOT@/usr/share>
+AllowOverride None
+Require all granted
+</Directory>
+";
+
+/// The folder with the application, and the running database server and php-fpm.
 #[derive(Debug)]
 pub struct PhpSite {
     // Fields are dropped in order: the programs end before the folder is removed.
     _programs: [Program; 2],
     /// The port of the web server.
     pub port: u16,
+    application: &'static Application,
     root: TempDir,
 }
 
 impl PhpSite {
     /// Unpacks the packages and starts MariaDB and php-fpm. `scripts` is the folder of the
     /// repository's scripts, and `cache` is the folder that keeps downloaded packages.
-    pub fn open(scripts: &Path, cache: &Path) -> Result<PhpSite, String> {
-        let root = tempfile::Builder::new().prefix("wordpress-").tempdir();
+    pub fn open(
+        application: &'static Application,
+        scripts: &Path,
+        cache: &Path,
+    ) -> Result<PhpSite, String> {
+        let prefix = format!("{}-", application.name);
+        let root = tempfile::Builder::new().prefix(&prefix).tempdir();
         let root = root.map_err(|error| format!("the scratch folder: {error}"))?;
         let folder = root.path();
         let mut unpack = Command::new(scripts.join("unpack"));
-        unpack.arg(cache).arg(folder.join("package")).args(PACKAGES);
+        unpack.arg(cache).arg(folder.join("package")).args(application.packages);
         run(&mut unpack, "")?;
-        for name in ["run", "logs", "tmp", "db"] {
+        for name in ["run", "logs", "tmp", "db", "htdocs"] {
             fs::create_dir(folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
+        relocate(&folder.join("package"), folder).map_err(|error| format!("a link: {error}"))?;
         let port = free_port()?;
-        configure(folder, port)?;
+        configure(application, folder, port)?;
         run(Command::new("chmod").arg("755").arg(folder), "")?;
         if geteuid().is_root() {
-            run(Command::new("chown").arg("-R").arg(format!("{USER}:{USER}")).arg(folder), "")?;
+            run(Command::new("chown").arg("-hR").arg(format!("{USER}:{USER}")).arg(folder), "")?;
         }
         let programs = [start_database(folder)?, start_php(folder)?];
-        Ok(PhpSite { _programs: programs, port, root })
+        Ok(PhpSite { _programs: programs, port, application, root })
     }
 
     /// The path of a file in the temporary folder.
@@ -138,25 +145,43 @@ impl PhpSite {
 
     /// The document root.
     pub fn web(&self) -> PathBuf {
-        web(self.root.path())
+        self.path(self.application.web)
     }
 
-    /// Restores the files of the package, and empties the database.
+    /// The text with the temporary folder and the port in it.
+    pub fn fill(&self, text: &str) -> String {
+        fill(text, self.root.path(), self.port)
+    }
+
+    /// Restores the files of the packages and of the installation, and empties the database.
     pub fn reset(&self) -> Result<(), String> {
-        let root = self.root.path();
-        run(as_user("rm").arg("-rf").arg(root.join("usr")), "")?;
-        run(as_user("cp").arg("-a").arg(root.join("package/usr")).arg(root), "")?;
-        // The package's .htaccess is a link to the installed file, outside of the folder.
-        let file = |name: &str| web(root).join(name);
-        let wanted = root.join("package/etc/wordpress/htaccess");
-        run(as_user("cp").arg("--remove-destination").arg(wanted).arg(file(".htaccess")), "")?;
-        let text = WP_CONFIG.replace("@ROOT@", &root.to_string_lossy());
-        fs::write(file("wp-config.php"), text).map_err(|error| error.to_string())?;
-        let statements = "DROP DATABASE IF EXISTS wordpress; CREATE DATABASE wordpress; \
-            GRANT ALL ON wordpress.* TO wordpress@localhost IDENTIFIED BY 'sea';";
+        let (root, name) = (self.root.path(), self.application.name);
+        for part in ["usr", "var"] {
+            run(as_user("rm").arg("-rf").arg(root.join(part)), "")?;
+            let package = root.join("package").join(part);
+            if package.exists() {
+                // Links: the applications make files, but write into none of the package.
+                run(as_user("cp").arg("-al").arg(package).arg(root), "")?;
+            }
+        }
+        for (path, text) in self.application.files {
+            let path = root.join(path);
+            run(as_user("rm").arg("-f").arg(&path), "")?;
+            run(as_user("mkdir").arg("-p").args(path.parent()), "")?;
+            run(as_user("tee").arg(&path), &self.fill(text))?;
+        }
+        let statements = format!(
+            "DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name}; \
+            GRANT ALL ON {name}.* TO {name}@localhost IDENTIFIED BY 'sea';"
+        );
         let socket = format!("--socket={}", root.join("db.sock").display());
         let mut client = as_user("mariadb");
-        run(client.args(["--no-defaults", "--user=root", &socket]), statements)
+        run(client.args(["--no-defaults", "--user=root", &socket]), &statements)
+    }
+
+    /// Runs a program of PHP as the unprivileged user, with these arguments.
+    pub fn run_php(&self, arguments: &[&str]) -> Result<(), String> {
+        run(as_user("php8.2").current_dir(self.root.path()).args(arguments), "")
     }
 
     /// Starts a server of this kind as the unprivileged user.
@@ -179,21 +204,40 @@ impl PhpSite {
     }
 }
 
-fn web(root: &Path) -> PathBuf {
-    root.join("usr/share/wordpress")
+fn fill(text: &str, root: &Path, port: u16) -> String {
+    text.replace("@ROOT@", &root.to_string_lossy()).replace("@PORT@", &port.to_string())
+}
+
+/// Points the symbolic links of a package that name installed files to the unpacked ones.
+fn relocate(folder: &Path, root: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        match entry.file_type()? {
+            kind if kind.is_dir() => relocate(&path, root)?,
+            kind if kind.is_symlink() => {
+                let target = fs::read_link(&path)?;
+                let Ok(inner) = target.strip_prefix("/") else { continue };
+                if inner.starts_with("usr") || inner.starts_with("var") {
+                    fs::remove_file(&path)?;
+                    symlink(root.join(inner), &path)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Copies /etc/apache2 and makes an administrator's changes: the address, the modules that
-/// WordPress needs, Debian's configuration of php-fpm with the socket in this folder, and the site.
-fn configure(root: &Path, port: u16) -> Result<(), String> {
+/// the application needs, Debian's configuration of php-fpm with the socket in this folder, the
+/// package's configuration of the application, and the site.
+fn configure(application: &Application, root: &Path, port: u16) -> Result<(), String> {
+    let web = format!("@ROOT@/{}", application.web);
     run(Command::new("cp").args(["-a", "/etc/apache2"]).arg(root.join("etc")), "")?;
-    let fill = |text: &str| {
-        text.replace("@ROOT@", &root.to_string_lossy())
-            .replace("@WEB@", &web(root).to_string_lossy())
-            .replace("@PORT@", &port.to_string())
-    };
     let write = |name: &str, text: &str| {
-        fs::write(root.join(name), fill(text)).map_err(|error| format!("{name}: {error}"))
+        fs::write(root.join(name), fill(text, root, port))
+            .map_err(|error| format!("{name}: {error}"))
     };
     for module in ["rewrite", "proxy", "proxy_fcgi"] {
         for ending in ["load", "conf"] {
@@ -209,10 +253,18 @@ fn configure(root: &Path, port: u16) -> Result<(), String> {
     let glue = fs::read_to_string(glue)
         .map_err(|error| format!("{glue}: {error}; install the package php8.2-fpm"))?;
     write("etc/conf-enabled/php8.2-fpm.conf", &glue.replace("/run/php/php8.2-fpm", "@ROOT@/php"))?;
+    if let Some(glue) = application.glue {
+        let path = root.join("package").join(glue);
+        let text = fs::read_to_string(&path);
+        let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = text.replace(" /usr/share/", " @ROOT@/usr/share/");
+        let text = text.replace(" /var/lib/", " @ROOT@/var/lib/");
+        write("etc/conf-enabled/application.conf", &[SHARED, &text].concat())?;
+    }
     write("etc/ports.conf", "Listen 127.0.0.1:@PORT@\n")?;
-    write("etc/sites-enabled/000-default.conf", SITE)
+    write("etc/sites-enabled/000-default.conf", &SITE.replace("@WEB@", &web))
         .and_then(|()| write("httpd.conf", HTTPD))
-        .and_then(|()| write("fpm.conf", FPM))
+        .and_then(|()| write("fpm.conf", &FPM.replace("@PHP@", application.php)))
 }
 
 fn start_database(root: &Path) -> Result<Program, String> {

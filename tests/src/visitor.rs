@@ -141,8 +141,12 @@ fn first_difference(oracle: &str, other: &str) -> String {
             (Some(x), Some(y)) if x == y => {}
             (None, None) => return "bodies differ in their line ends".to_owned(),
             (x, y) => {
+                let (a, b) = (x.unwrap_or_default(), y.unwrap_or_default());
+                let alike = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+                // A line may have many thousand characters.
                 let short = |line: Option<&str>| -> String {
-                    line.map_or("(nothing)".to_owned(), |it| it.chars().take(1_000).collect())
+                    let part = |it: &str| it.chars().skip(alike.max(200) - 200).take(500).collect();
+                    line.map_or("(nothing)".to_owned(), part)
                 };
                 return format!(
                     "bodies of {} and {} bytes:\n  {}\n  {}",
@@ -176,8 +180,9 @@ fn fields(reply: &Reply) -> Vec<String> {
 }
 
 /// Replaces the parts that differ between two runs of the same site with `#`: timestamps, nonces
-/// and hashes (10, 13, 32, 40, 43 or 64 letters and digits), times of day, suggested passwords,
-/// login cookies and the version of the server.
+/// and hashes (10, 13, 14, 24, 26, 32, 40, 43 or 64 letters and digits), times of day, suggested
+/// passwords, login cookies, random numbers of forms, how long the application took, and the
+/// version of the server.
 pub fn settled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -205,8 +210,23 @@ pub fn settled(text: &str) -> String {
     });
     let out = without(&out, "data-pw=\"", '"');
     let out = without(&out, "Apache/2.4.", ')');
-    let out = without(&out, "wordpress_#=", ';');
-    without(&out, "wordpress_logged_in_#=", ';')
+    let cookies = ["wordpress_#=", "wordpress_logged_in_#=", "pmaAuth-1=", "pmaUser-1="];
+    let out = cookies.iter().fold(out, |out, start| without(&out, start, ';'));
+    let out = without(&out, "Query took ", ' ');
+    // The numbers of phpMyAdmin's forms.
+    let names = ["display_binary_", "display_blob_", "hide_transformation_", "resultsForm_"];
+    let names = names.into_iter().chain(["showAll_", "RadioP", "RadioF", "RadioK", "RadioD"]);
+    let names = names.chain(["RadioGeom", "RadioWkt", "RadioWkb", "data-for=\""]);
+    let out = names.fold(out, |out, start| without(&out, start, '"'));
+    let out = without(&out, "data-uniqueId=\"", '"');
+    let out = without(&out, "CPU time usage: ", ' ');
+    let out = without(&out, "Real time usage: ", ' ');
+    let out = without(&out, "calls,template)\n", '-');
+    let out = without(&out, "\"wgBackendResponseTime\":", '}');
+    let out = without(&out, "fromFormatted=", '&');
+    let out = without(&out, "\"cputime\":\"", '"');
+    let out = without(&out, "\"walltime\":\"", '"');
+    without(&out, "\"timingprofile\":[", ']')
 }
 
 /// The length of a time of day at the start of the text. Returns 0 if there is none.
@@ -232,7 +252,13 @@ fn key(text: &str) -> usize {
     let is_hex = text.bytes().take(run).all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let has_digit = text.bytes().take(run).any(|byte| byte.is_ascii_digit());
     let is_key = match run {
-        10 | 13 | 32 | 40 | 64 => is_hex,
+        10 | 13 | 24 | 40 | 64 => is_hex,
+        14 => text.bytes().take(run).all(|byte| byte.is_ascii_digit()),
+        // The identifiers of PHP's sessions and of MediaWiki's.
+        26 | 32 => {
+            has_digit
+                && text.bytes().take(run).all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'v'))
+        }
         43 => has_digit,
         _ => false,
     };
@@ -266,6 +292,8 @@ mod tests {
             ("ver=6.1.9 id=1764092415", "ver=6.1.9 id=#"),
             ("name=\"ss\" value=\"05\" />", "name=\"ss\" value=\"#\" />"),
             ("<div class=\"mn\">12</div>", "<div class=\"mn\">#</div>"),
+            ("id=m0ck26fk1ov23n9d1hcn3dqp2e 20261128130758", "id=# #"),
+            ("Query took 0.0624 seconds", "Query took # seconds"),
             ("data-pw=\"x!y\" value", "data-pw=\"#\" value"),
         ];
         for (text, wanted) in cases {

@@ -1,5 +1,8 @@
 //! HTTP dates (RFC 9110, section 5.6.7): writes seconds since 1970 in the preferred form, and
 //! parses all three forms. It reads no clock; the caller caches the Date line for a second.
+//!
+//! As in Apache, the text behind the time of the first two forms is not read and the time is UTC:
+//! programs send `+0000`, and old clients append `; length=`.
 
 const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
 const MONTHS: [&[u8; 3]; 12] = [
@@ -36,21 +39,18 @@ pub fn http_date(seconds: i64) -> [u8; 29] {
 #[must_use]
 pub fn parse_http_date(text: &[u8], now: i64) -> Option<i64> {
     let text = text.trim_ascii();
-    let comma = text.iter().position(|byte| *byte == b',');
-    match (comma, text.len()) {
-        (Some(3), 29) => fixed(text.get(5..)?, b' '),
-        (Some(_), _) => rfc850(text.get(comma? + 1..)?.trim_ascii_start(), now),
-        (None, 24) => asctime(text),
-        _ => None,
-    }
+    let Some(comma) = text.iter().position(|byte| *byte == b',') else {
+        return if text.len() == 24 { asctime(text) } else { None };
+    };
+    let text = text.get(comma + 1..)?.trim_ascii_start();
+    preferred(text).or_else(|| rfc850(text, now))
 }
 
-/// `06 Nov 1994 08:49:37 GMT`.
-fn fixed(text: &[u8], separator: u8) -> Option<i64> {
+/// Parses `06 Nov 1994 08:49:37 GMT`, which follows the name of the day.
+fn preferred(text: &[u8]) -> Option<i64> {
     let (date, time) = text.split_at_checked(11)?;
-    let zone = time.get(9..)?;
-    let separated = *date.get(2)? == separator && *date.get(6)? == separator;
-    (separated && *time.first()? == b' ' && zone == b" GMT").then_some(())?;
+    let separated = [(date, 2), (date, 6), (time, 0), (time, 9)];
+    separated.iter().all(|(text, at)| text.get(*at) == Some(&b' ')).then_some(())?;
     let year = number(date.get(7..11)?)?;
     seconds(year, month(date.get(3..6)?)?, number(date.get(..2)?)?, time.get(1..9)?)
 }
@@ -58,8 +58,8 @@ fn fixed(text: &[u8], separator: u8) -> Option<i64> {
 /// Parses `06-Nov-94 08:49:37 GMT`, which follows the name of the day.
 fn rfc850(text: &[u8], now: i64) -> Option<i64> {
     let (date, time) = text.split_at_checked(9)?;
-    (*date.get(2)? == b'-' && *date.get(6)? == b'-').then_some(())?;
-    (time.len() == 13 && *time.first()? == b' ' && time.ends_with(b" GMT")).then_some(())?;
+    let separated = [(date, 2, b'-'), (date, 6, b'-'), (time, 0, b' '), (time, 9, b' ')];
+    separated.iter().all(|(text, at, byte)| text.get(*at) == Some(byte)).then_some(())?;
     let this_year = civil(now.div_euclid(86_400)).0;
     let mut year = this_year - this_year % 100 + number(date.get(7..9)?)?;
     if year > this_year + 50 {
@@ -148,6 +148,9 @@ mod tests {
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 +0000",
+            "Sun, 06 Nov 1994 08:49:37 GMT; length=12",
+            "Sunday, 06-Nov-94 08:49:37 GMT; length=12",
             "Sun Nov  6 08:49:37 1994",
         ] {
             assert_eq!(parse_http_date(text.as_bytes(), NOW), Some(784_111_777), "{text}");
@@ -161,7 +164,8 @@ mod tests {
         for text in [
             "",
             "0",
-            "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Sun, 06 Nov 1994 08:49:37GMT",
             "Sun, 31 Feb 1994 08:49:37 GMT",
             "Sun, 06 Nov 1994 24:00:00 GMT",
             "Sun, 06 Nov 1994 08:49:3x GMT",
