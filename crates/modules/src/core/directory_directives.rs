@@ -508,8 +508,9 @@ fn process_limit(scope: &mut Scope, call: &Call<'_>, resource: usize) -> Directi
         Ok(Some(number))
     };
     let soft = value(argument(call, 0))?;
+    // Without a second number, the hard limit remains that of the process.
     let hard = match argument(call, 1) {
-        "" => soft,
+        "" => None,
         text => value(text)?,
     };
     if let Some(limit) = scope.directory.core.process_limits.get_mut(resource) {
