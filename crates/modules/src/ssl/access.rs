@@ -150,7 +150,9 @@ pub fn check_access(
     for required in &said.requirements {
         let mut vary = Fields::new();
         let context = RequestContext::new(request, core);
-        match context.holds(&required.condition, &mut vary) {
+        let holds = context.holds(&required.condition, &mut vary);
+        crate::core::merge_vary(&mut request.resource.fields, &vary);
+        match holds {
             Ok(true) => {}
             Ok(false) => {
                 let (file, client) = (path(request), request.peer.client_ip());
