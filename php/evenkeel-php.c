@@ -125,6 +125,7 @@ static struct {
     bool broken;     /* the server has gone */
     bool input_done; /* the end of STDIN was read */
     volatile bool head_sent;
+    int patience, patience_set; /* seconds that a receive may wait; those that the socket knows */
     uint32_t left, padding; /* of the record of STDIN that is being read */
     size_t start, end;      /* of `input` */
     uint8_t input[65536];
@@ -215,16 +216,15 @@ static uint8_t *put_pair(uint8_t *at, const uint8_t *end, char kind, zend_string
     return at + value_length;
 }
 
+/* The worker's files in /proc, which it opens when it starts. */
+static struct {
+    int schedstat, statm;
+} accounts = { -1, -1 };
+
 /* Ready without a core: the second number of schedstat, in nanoseconds (sched-stats.rst). */
 static uint64_t ready_us(void) {
-    static int file = -1;
-    static pid_t owner;
-    if (owner != getpid()) {
-        file = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
-        owner = getpid();
-    }
     char text[96];
-    ssize_t length = file < 0 ? -1 : pread(file, text, sizeof text - 1, 0);
+    ssize_t length = pread(accounts.schedstat, text, sizeof text - 1, 0);
     if (length <= 0) return 0;
     text[length] = 0;
     char *space = strchr(text, ' ');
@@ -306,6 +306,14 @@ static void log_line(int level, const char *text) {
 
 /* ---- Input of the connection ---- */
 
+/* How long the socket lets a receive wait for now. */
+static void be_patient(void) {
+    if (connection.patience_set == connection.patience) return;
+    struct timeval patience = { .tv_sec = connection.patience };
+    setsockopt(connection.socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    connection.patience_set = connection.patience;
+}
+
 /* Receives more input behind what is left. False at the end or after too long. */
 static bool receive(void) {
     if (connection.start == connection.end) connection.start = connection.end = 0;
@@ -316,14 +324,17 @@ static bool receive(void) {
         connection.start = 0;
     }
     if (connection.end == sizeof connection.input) return false;
-    for (;;) {
+    /* A request has usually arrived whole, so that the socket needs no timeout. */
+    for (int flags = MSG_DONTWAIT;;) {
         ssize_t count = recv(connection.socket, connection.input + connection.end,
-            sizeof connection.input - connection.end, 0);
+            sizeof connection.input - connection.end, flags);
         if (count > 0) {
             connection.end += (size_t)count;
             return true;
         }
-        if (count == 0 || errno != EINTR) return false;
+        bool is_empty = count < 0 && errno == EAGAIN && flags == MSG_DONTWAIT;
+        if (!is_empty && (count == 0 || errno != EINTR)) return false;
+        if (is_empty) be_patient(), flags = 0;
     }
 }
 
@@ -332,11 +343,6 @@ static bool need(size_t bytes) {
         if (!receive()) return false;
     }
     return true;
-}
-
-static void set_patience(int seconds) {
-    struct timeval patience = { .tv_sec = seconds };
-    setsockopt(connection.socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
 /* Reads one header of a record. */
@@ -1052,14 +1058,8 @@ static void note_cost(uint64_t memory) {
 
 /* The memory of this process that no other shares, in bytes (proc(5), statm: resident, shared). */
 static uint64_t own_memory(void) {
-    static int file = -1;
-    static pid_t owner;
-    if (owner != getpid()) {
-        file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-        owner = getpid();
-    }
     char text[128];
-    ssize_t length = file < 0 ? -1 : pread(file, text, sizeof text - 1, 0);
+    ssize_t length = pread(accounts.statm, text, sizeof text - 1, 0);
     unsigned long long size, resident, shared;
     if (length <= 0) return 0;
     text[length] = 0;
@@ -1081,8 +1081,9 @@ static bool serve(void) {
     request.ready_us = ready_us();
     connection.broken = connection.input_done = connection.head_sent = false;
     connection.left = connection.padding = 0;
+    connection.patience_set = 0;
     connection.start = connection.end = connection.held = 0;
-    set_patience(HEAD_SECONDS);
+    connection.patience = HEAD_SECONDS;
     bool is_read = read_params();
     if (is_read && !is_trusted()) {
         int socket = connection.socket;
@@ -1098,7 +1099,7 @@ static bool serve(void) {
         close(socket);
         return false;
     }
-    set_patience(BODY_SECONDS);
+    connection.patience = BODY_SECONDS;
     const struct pair *headers = find("EVENKEEL_HEADERS"), *settings = find("EVENKEEL_INI");
     const char *method = value_of("REQUEST_METHOD"), *uri = value_of("EVENKEEL_SELF");
     const char *script = value_of("SCRIPT_FILENAME");
@@ -1171,6 +1172,8 @@ static int work(int line) {
     setpgid(0, 0);
     prctl(PR_SET_NAME, "php worker");
     raise_oom_score();
+    accounts.schedstat = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
+    accounts.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (options.no_new_privileges) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     int set = epoll_create1(EPOLL_CLOEXEC);
     /* Without EPOLLEXCLUSIVE every connection would wake every worker. */

@@ -264,6 +264,47 @@ fn requests_whose_clients_have_left_the_queue_are_not_run() {
 }
 
 #[test]
+fn the_status_page_lists_the_workers_of_a_pool_that_is_full() {
+    let house = open(
+        "AppMaxWorkers 2\nLoadModule status_module modules/mod_status.so\n\
+         <Location /status>\nSetHandler server-status\n</Location>\n",
+    );
+    let page = |query: &str| response_of(&house, "localhost", &format!("status{query}")).1;
+    let slow: Vec<TcpStream> = (0..6).map(|_| ask(&house, "slow")).collect();
+    let script = house.path("htdocs/slow.php");
+    let script = script.to_str().unwrap();
+    let is_at_work = |line: &&str| {
+        let is_worker = line.starts_with("App-php-Worker-");
+        is_worker && line.contains(" W ") && line.ends_with(script)
+    };
+    let workers = || page("?auto").lines().filter(is_at_work).count();
+    wait_for("two workers at work", || workers() == 2).unwrap();
+    wait_for("the queue", || page("?auto").contains("\nApp-php-Queue: 4\n")).unwrap();
+    let zygote = zygote(&house);
+    let json: serde_json::Value = serde_json::from_str(&page("?json")).unwrap();
+    let listed = json["applications"][0]["processes"].as_array().unwrap();
+    let mut pids: Vec<u64> = listed.iter().map(|one| one["pid"].as_u64().unwrap()).collect();
+    let mut forked: Vec<u64> = children_of(zygote).into_iter().map(u64::from).collect();
+    pids.sort_unstable();
+    forked.sort_unstable();
+    assert_eq!(pids, forked);
+    for one in listed {
+        assert_eq!((&one["state"], &one["script"]), (&"W".into(), &script.into()), "{one}");
+        assert!(one["runs_us"].as_u64().unwrap() > 0, "{one}");
+    }
+    assert_eq!(page("").matches(script).count(), 2);
+    fs::write(house.path("go"), "").unwrap();
+    assert!(slow.into_iter().all(|one| read(one) == (200, "slow".into())));
+    let is_over = || workers() == 0 && page("?auto").contains("\nApp-php-Busy: 0\n");
+    wait_for("the workers to be idle", is_over).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&page("?json")).unwrap();
+    let listed = json["applications"][0]["processes"].as_array().unwrap();
+    let sum = |name: &str| listed.iter().map(|one| one[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("requests"), 6, "{listed:?}");
+    assert!(sum("cpu_us") > 0 && sum("memory") > 0, "{listed:?}");
+}
+
+#[test]
 fn nothing_is_left_after_a_stop_and_others_cannot_ask() {
     let mut house = open("");
     assert_eq!(get(&house, "hello").0, 200);

@@ -1,7 +1,9 @@
-//! A pool of application processes on the status page: its figures, and a sentence that says
-//! whether its requests use CPU time or wait, and what more workers would bring.
+//! A pool of application processes on the status page: its figures, its workers, and a sentence
+//! that says whether its requests use CPU time or wait, and what more workers would bring.
 
-use evenkeel_scoreboard::{ApplicationLine, Figure};
+use crate::html::{escape, printable};
+use evenkeel_scoreboard::{ApplicationLine, Figure, PoolWorker};
+use evenkeel_sys::clock;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -14,6 +16,40 @@ pub(crate) enum Bound {
     Workers,
     /// Memory.
     Memory,
+}
+
+/// A worker of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its process id; 0 until it was born.
+    pub pid: u64,
+    /// What it does, in Apache's letters: `S`tarting, `_` idle, `W`orking, `G` finishing.
+    pub state: char,
+    /// Requests that it has ended.
+    pub requests: u64,
+    /// CPU time of these requests in microseconds.
+    pub cpu_us: u64,
+    /// Memory of its own in bytes.
+    pub memory: u64,
+    /// How long the request in progress has run, in microseconds; 0 without one.
+    pub runs_us: u64,
+    /// Its script; empty without one.
+    pub script: String,
+}
+
+impl Process {
+    fn of(worker: &PoolWorker, now_us: u64) -> Self {
+        let is_at_work = worker.began_us > 0;
+        Self {
+            pid: worker.pid,
+            state: char::from(worker.state),
+            requests: worker.requests,
+            cpu_us: worker.cpu_us,
+            memory: worker.memory,
+            runs_us: if is_at_work { now_us.saturating_sub(worker.began_us) } else { 0 },
+            script: String::from_utf8_lossy(&worker.script).into_owned(),
+        }
+    }
 }
 
 /// The figures of a pool.
@@ -51,6 +87,9 @@ pub struct Application {
     pub line_us: u64,
     /// Usable cores.
     pub cores: u64,
+    /// The workers, up to 512 of them, as the parent saw them last: a tenth of a second ago, or a
+    /// second where the pool is idle.
+    pub processes: Vec<Process>,
 }
 
 impl Application {
@@ -58,6 +97,7 @@ impl Application {
     #[must_use]
     pub fn read(name: &str, line: &ApplicationLine, cores: usize) -> Self {
         let answered = line.read(Figure::Requests);
+        let now_us = clock::monotonic_us();
         Self {
             name: name.to_owned(),
             workers: line.read(Figure::Supply),
@@ -75,6 +115,7 @@ impl Application {
             wait_us: line.read(Figure::EachWaitUs),
             line_us: line.read(Figure::LineUs).checked_div(answered).unwrap_or(0),
             cores: cores as u64,
+            processes: line.workers().iter().map(|it| Process::of(it, now_us)).collect(),
         }
     }
 
@@ -187,12 +228,41 @@ impl Application {
         ] {
             writeln!(page, "App-{name}-{key}: {value}")?;
         }
+        for (number, process) in self.processes.iter().enumerate() {
+            let Process { pid, state, requests, cpu_us, memory, runs_us, script } = process;
+            let script = printable(script).replace(':', "\\x3a");
+            let text = format!("{pid} {state} {requests} {cpu_us} {memory} {runs_us} {script}");
+            writeln!(page, "App-{name}-Worker-{number}: {}", text.trim_end())?;
+        }
         Ok(())
     }
 
-    /// The paragraph of the page for people. Names come from the server, not from clients.
-    pub(crate) fn write_html(&self, page: &mut String) -> std::fmt::Result {
-        writeln!(page, "<p>{}</p>", self.sentence())
+    /// The paragraph of the page for people, and the table of the workers where the server's own
+    /// are listed in full. Names of pools come from the server, not from clients.
+    pub(crate) fn write_html(&self, is_extended: bool, page: &mut String) -> std::fmt::Result {
+        writeln!(page, "<p>{}</p>", self.sentence())?;
+        if !is_extended || self.processes.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            page,
+            "<table border=\"0\"><tr><th>PID</th><th>M</th><th>Acc</th><th>CPU</th><th>SS</th>\
+             <th>MiB</th><th>Script</th></tr>"
+        )?;
+        for process in &self.processes {
+            let Process { pid, state, requests, script, .. } = process;
+            let seconds = |us: u64| us as f64 / 1e6;
+            writeln!(
+                page,
+                "<tr><td>{pid}</td><td>{state}</td><td>{requests}</td><td>{:.2}</td><td>{:.1}</td>\
+                 <td>{:.1}</td><td nowrap>{}</td></tr>",
+                seconds(process.cpu_us),
+                seconds(process.runs_us),
+                process.memory as f64 / 1_048_576.0,
+                escape(&printable(script)),
+            )?;
+        }
+        writeln!(page, "</table>")
     }
 }
 
@@ -260,5 +330,42 @@ mod tests {
             page.contains("App-php-Busy: 8\n") && page.contains("App-php-CpuUsPerReq: 14000\n")
         );
         assert!(page.lines().all(|line| line.matches(':').count() == 1), "{page}");
+    }
+
+    #[test]
+    fn workers_are_listed_with_their_scripts_in_every_form() {
+        let line = ApplicationLine::new().unwrap();
+        let worker = |pid, state, began_us, script: &str| PoolWorker {
+            pid,
+            state,
+            requests: 17,
+            cpu_us: 2_500_000,
+            memory: 3 << 20,
+            began_us,
+            script: script.into(),
+        };
+        let script = "/var/www/<b>:\n.php";
+        let workers = [worker(41, b'W', 1, script), worker(42, b'_', 0, "")];
+        line.publish_workers(workers.into_iter());
+        let pool = Application::read("php", &line, 2);
+        let (busy, idle) = (&pool.processes[0], &pool.processes[1]);
+        assert!(busy.runs_us > 0 && idle.runs_us == 0, "{busy:?} {idle:?}");
+        let (mut auto, mut html, mut short) = (String::new(), String::new(), String::new());
+        pool.write_auto(&mut auto).unwrap();
+        pool.write_html(true, &mut html).unwrap();
+        pool.write_html(false, &mut short).unwrap();
+        assert!(auto.ends_with("App-php-Worker-1: 42 _ 17 2500000 3145728 0\n"), "{auto}");
+        let line =
+            auto.lines().find(|line| line.starts_with("App-php-Worker-0: 41 W 17 ")).unwrap();
+        assert!(line.ends_with(" /var/www/<b>\\x3a\\n.php"), "{line}");
+        assert!(auto.lines().all(|line| line.matches(':').count() == 1), "{auto}");
+        assert!(html.contains("<tr><td>41</td><td>W</td><td>17</td><td>2.50</td><td>"), "{html}");
+        assert!(html.contains("<td>3.0</td><td nowrap>/var/www/&lt;b&gt;:\\n.php</td>"), "{html}");
+        assert!(!short.contains("<table"), "{short}");
+        let json = serde_json::json!(pool);
+        assert_eq!(
+            (&json["processes"][0]["state"], &json["processes"][1]["pid"]),
+            (&"W".into(), &42.into())
+        );
     }
 }

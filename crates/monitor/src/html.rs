@@ -45,7 +45,7 @@ fn write_page(
         draw::write(snapshot, pool, view.refresh_s.is_none(), page)?;
     }
     for application in &snapshot.applications {
-        application.write_html(page)?;
+        application.write_html(snapshot.facts.extended, page)?;
     }
     match (snapshot.facts.extended, view.form) {
         (false, _) => write_pids(snapshot, page)?,
@@ -331,7 +331,7 @@ const fn word(state: SlotState) -> &'static str {
 }
 
 /// Escapes text between tags.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -346,7 +346,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Escapes what is not printable ASCII in a request line, as in the access log.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

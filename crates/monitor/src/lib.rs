@@ -16,7 +16,7 @@ mod snapshot;
 mod view;
 mod words;
 
-pub use application::Application;
+pub use application::{Application, Process};
 pub use collect::collect;
 pub use page::{Letterhead, render};
 pub use pool::{Next, Pool, Split};

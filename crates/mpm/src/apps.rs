@@ -429,6 +429,7 @@ impl Inner {
         ] {
             line.set(figure, value);
         }
+        line.publish_workers(self.zygotes.iter().flat_map(Zygote::list));
         self.start_zygote(pool, set, queue > 0, now_us, notices);
         let ready = self.zygotes.iter().rposition(Zygote::is_ready);
         let generation = ready.map_or(0, |at| at as u64);

@@ -16,7 +16,7 @@ mod slots;
 mod snapshot;
 mod state;
 
-pub use application::{ApplicationLine, Figure, InFlight};
+pub use application::{ApplicationLine, Figure, InFlight, PoolWorker};
 pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
 pub use client_wait::{ClientWait, WaitReason};

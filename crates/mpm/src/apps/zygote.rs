@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
 use evenkeel_pool::{Child, Stage};
+use evenkeel_scoreboard::PoolWorker;
 use evenkeel_sys::application::{
     Grandchild, Heard, Page, PageContent, WorkerState, ZygoteChannel, ZygoteSays,
 };
@@ -367,6 +368,28 @@ impl Zygote {
     /// The memory of all workers in bytes.
     pub(super) fn memory(&self) -> u64 {
         self.seats.values().map(|seat| seat.content.memory).sum()
+    }
+
+    /// The workers, for the status page.
+    pub(super) fn list(&self) -> impl Iterator<Item = PoolWorker> {
+        self.seats.values().map(|seat| {
+            let PageContent { state, began_us, requests, cpu_us, memory, .. } = seat.content;
+            let is_busy = state == WorkerState::Busy;
+            PoolWorker {
+                pid: u64::try_from(seat.pid).unwrap_or(0),
+                state: match (seat.stage, state) {
+                    (_, WorkerState::Busy) => b'W',
+                    (Stage::Draining, _) | (_, WorkerState::Draining) => b'G',
+                    (_, WorkerState::Starting) => b'S',
+                    (_, WorkerState::Idle) => b'_',
+                },
+                requests,
+                cpu_us,
+                memory,
+                began_us: if is_busy { began_us } else { 0 },
+                script: if is_busy { seat.page.script() } else { Vec::new() },
+            }
+        })
     }
 
     pub(super) fn pages(&self) -> impl Iterator<Item = &PageContent> {
