@@ -598,6 +598,10 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     if let Some(target) = rewriting::redirect_target(&request) {
         return stop(request, plan, Answer::Redirect(target));
     }
+    let exists = found.as_ref().is_some_and(|looked| looked.found.kind() != Kind::Absent);
+    if let Some(answer) = rewriting::overridden_redirect(&mut request, exists) {
+        return stop(request, plan, answer);
+    }
     let is_passed_on = proxying::is_wanted(pipeline, &request);
     if let Err(status) = body::begin(&mut request, &plan, is_passed_on) {
         return stop(request, plan, status);

@@ -104,6 +104,31 @@ pub(crate) fn redirect_target(request: &Request) -> Option<Vec<u8>> {
     Some(target)
 }
 
+/// The answer to a request that a rule redirects if another rule sets its handler with the flag H.
+/// Apache then calls that handler for a file with the name `redirect:` and the path, which does not
+/// exist; the file of the request must not be sent in its place. `exists` is whether the request
+/// has such a file (core.c: default_handler).
+pub(crate) fn overridden_redirect(request: &mut Request, exists: bool) -> Option<Answer> {
+    let content = &request.resource.content;
+    let target = content.redirect.as_ref()?;
+    if content.handler.as_deref() == Some(REDIRECT) {
+        return None;
+    }
+    let name = format!("redirect:{}", quoted(target));
+    let (level, number, text, status) = match exists {
+        true => {
+            let text = format!("file permissions deny server access: {name}");
+            (Level::Error, 132, text, Status::FORBIDDEN)
+        }
+        false => {
+            let text = format!("File does not exist: {name}");
+            (Level::Info, 128, text, Status::NOT_FOUND)
+        }
+    };
+    request.notify(Notice::new("core", level, number, text));
+    Some(status.into())
+}
+
 /// Sets the path of the request to the result of a rule with the flag PT.
 fn pass(request: &mut Request, path: Vec<u8>) -> Result<(), Answer> {
     if !path.starts_with(b"/") {
