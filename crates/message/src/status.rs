@@ -94,6 +94,14 @@ impl Status {
         if code >= 100 && code <= 999 { Some(Status(code)) } else { None }
     }
 
+    /// The status of a final response with that code, from 200 to 599 (RFC 9110, section 15). After
+    /// another one the client waits for a further response, and takes the next response on the
+    /// connection for it.
+    #[must_use]
+    pub const fn new_final(code: u16) -> Option<Status> {
+        if code >= 200 && code <= 599 { Some(Status(code)) } else { None }
+    }
+
     /// The number.
     #[must_use]
     pub const fn code(self) -> u16 {
@@ -155,6 +163,8 @@ mod tests {
     fn codes_are_bounded_and_named() {
         assert_eq!(Status::new(99), None);
         assert_eq!(Status::new(1000), None);
+        assert_eq!([199, 600].map(Status::new_final), [None; 2]);
+        assert_eq!([200, 599].map(Status::new_final), [200, 599].map(Status::new));
         assert_eq!(Status::NOT_FOUND.line(), "404 Not Found");
         assert!(Status::NOT_MODIFIED.is_bodiless() && !Status::OK.is_bodiless());
     }

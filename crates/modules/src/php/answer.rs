@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 /// 500 if the script has set a status that is none.
 pub fn respond(request: &mut Request, head: ScriptHead, body: Body) -> Result<Response, Answer> {
     let (number, line) = head.status.unwrap_or((200, b"200".to_vec()));
-    let Some(status) = Status::new(number).filter(|status| status.code() < 600) else {
+    let Some(status) = Status::new_final(number) else {
         let text = format!(
             "Invalid status line from script '{}': {}",
             quoted(request.resource.file.last()),

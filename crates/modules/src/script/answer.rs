@@ -29,7 +29,7 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
     let Output { head, body, module } = output;
     let mut response = Response::new(request.resource.status);
     if let Some((number, line)) = &head.status {
-        let Some(status) = Status::new(*number).filter(|status| status.code() < 600) else {
+        let Some(status) = Status::new_final(*number) else {
             let line = line.get(..line.len().min(30)).unwrap_or_default();
             let text = format!(
                 "Invalid status line from script '{}': {}",
