@@ -12,6 +12,7 @@ mod record;
 mod serving;
 mod setup;
 mod shown;
+mod station;
 mod world;
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ pub use many_cores::{Taking, load_many_cores, load_twelve_workers};
 pub use options::command;
 pub use parent::Which;
 pub use record::{Outcome, Sample};
-pub use setup::{Accept, Directives, Mishap, Model, Setup, Wake};
+pub use setup::{Accept, Application, Directives, Mishap, Model, Setup, Wake};
 
 use crate::words::answer;
 use options::Refusal;

@@ -3,7 +3,7 @@
 
 use super::load::Load;
 use super::parent::Which;
-use super::setup::{Directives, Mishap, Model, Setup, Wake};
+use super::setup::{Application, Directives, Mishap, Model, Setup, Wake};
 use crate::load::{Think, parse_time};
 use crate::words::{self, Stop, number, think};
 use clap::ArgAction::{Append, Set};
@@ -93,6 +93,15 @@ struct Clients {
     /// CPU time of a request (500us)
     #[arg(long, value_name = "DIST", value_parser = think)]
     cpu: Option<Think>,
+    /// Workers of a pool of applications behind the server, which run a script for each request
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    app_workers: Option<usize>,
+    /// CPU time of a script (10ms)
+    #[arg(long, value_name = "DIST", value_parser = think, requires = "app_workers")]
+    app_cpu: Option<Think>,
+    /// How long a script waits for others, holding its worker (0)
+    #[arg(long, value_name = "DIST", value_parser = think, requires = "app_workers")]
+    app_wait: Option<Think>,
     /// Pauses of clients (0)
     #[arg(long, value_name = "DIST", value_parser = think)]
     think: Option<Think>,
@@ -242,6 +251,11 @@ impl Clients {
         setup.load = self.load.unwrap_or_else(|| setup.load.clone());
         setup.wait = self.service.unwrap_or(setup.wait);
         setup.cpu = self.cpu.unwrap_or(setup.cpu);
+        setup.application = self.app_workers.map(|workers| Application {
+            workers,
+            cpu: self.app_cpu.unwrap_or(Think::Fixed(0.01)),
+            wait: self.app_wait.unwrap_or(Think::None),
+        });
         setup.think = self.think.unwrap_or(setup.think);
         setup.seconds = self.seconds.unwrap_or(setup.seconds).max(0.1);
         setup.seed = self.seed.unwrap_or(setup.seed);
@@ -335,6 +349,9 @@ mod tests {
         assert_eq!(told.setup.mishaps, mishaps);
         assert_eq!(told.setup.slow, Some((0.1, Think::Fixed(60.0))));
         assert_eq!((told.setup.wake, told.setup.accept.herd), (Wake::Warm, 8));
+        let station = parsed("--app-workers 8 --app-wait 200ms").unwrap().setup.application;
+        let (cpu, wait) = (Think::Fixed(0.01), Think::Fixed(0.2));
+        assert_eq!(station, Some(Application { workers: 8, cpu, wait }));
         let more = parsed("--config good --law evenkeel,fixed --cores 0.5 --for 1m").unwrap();
         assert_eq!(more.setup.directives.start_servers, 3);
         assert_eq!((more.laws.len(), more.setup.cores, more.setup.seconds), (2, 0.5, 60.0));
@@ -357,6 +374,7 @@ mod tests {
             ("--slow 2,1s", "a share from 0 to 1"),
             ("--wake all", "any or warm"),
             ("--herd 3", "N,TIME"),
+            ("--app-cpu 1ms", "--app-workers <N>"),
             ("stray", "stray"),
         ] {
             let error = parsed(line).unwrap_err();

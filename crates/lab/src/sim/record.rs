@@ -54,6 +54,12 @@ pub struct Outcome {
     pub response: Histogram<u64>,
     /// The nanoseconds from sending a request until a worker took it.
     pub waited: Histogram<u64>,
+    /// The nanoseconds that a request waited for a worker of the pool of applications.
+    pub queued: Histogram<u64>,
+    /// The most requests that waited for one at once.
+    pub most_queue: usize,
+    /// The share of the pool's workers that had a script, on average.
+    pub pool_utilisation: f64,
     /// The share of all CPU time that was used.
     pub utilisation: f64,
     /// The most children that were alive at once.
@@ -79,6 +85,9 @@ impl Outcome {
             never_served: 0,
             response: histogram(),
             waited: histogram(),
+            queued: histogram(),
+            most_queue: 0,
+            pool_utilisation: 0.0,
             utilisation: 0.0,
             most_children: 0,
             most_beyond: 0,

@@ -111,6 +111,18 @@ pub struct Accept {
     pub wake_s: f64,
 }
 
+/// A pool of application processes, whose workers run a script for each request after the server's
+/// own part of it. Its number of workers is fixed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Application {
+    /// The workers.
+    pub workers: usize,
+    /// The CPU time of a script, in seconds. The workers use the same cores as the server.
+    pub cpu: Think,
+    /// The time that a script waits while it holds its worker, in seconds.
+    pub wait: Think,
+}
+
 /// A whole simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -128,6 +140,8 @@ pub struct Setup {
     pub cpu: Think,
     /// The time that a request waits while it holds its worker, in seconds.
     pub wait: Think,
+    /// The pool behind the server, if there is one.
+    pub application: Option<Application>,
     /// The number of cores, or a part of them as a quota allows.
     pub cores: f64,
     /// The number of accept queues that share the port.
@@ -160,6 +174,7 @@ impl Default for Setup {
             keep_alive: false,
             cpu: Think::Fixed(0.0005),
             wait: Think::Fixed(0.4),
+            application: None,
             cores: 2.0,
             buckets: 1,
             mishaps: Vec::new(),

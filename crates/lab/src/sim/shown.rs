@@ -81,6 +81,16 @@ fn notes(runs: &[Run]) -> Vec<String> {
                 numbers::count(seen.overflows)
             ));
         }
+        if let Some(pool) = &setup.application {
+            notes.push(format!(
+                "{name}: {} of the pool's {} workers were busy on average; a request waited {} for \
+                 one, and at most {} requests waited.",
+                numbers::rate(seen.pool_utilisation * pool.workers as f64),
+                numbers::count(pool.workers as u64),
+                numbers::time(seen.queued.mean()),
+                numbers::count(seen.most_queue as u64)
+            ));
+        }
         if seen.utilisation > 0.97 {
             notes.push(format!("{name}: the cores were busy all the time."));
         }
@@ -124,6 +134,11 @@ pub fn as_json(runs: &[Run]) -> String {
                 "mean": seen.response.mean(), "deviation": seen.response.stdev(), "p50": response(0.5), "p90": response(0.9),
                 "p99": response(0.99), "p99.9": response(0.999), "most": seen.response.max(),
             },
+            "pool": setup.application.map(|pool| json!({
+                "workers": pool.workers, "busy_share": seen.pool_utilisation,
+                "most_queue": seen.most_queue,
+                "queued_ns": { "mean": seen.queued.mean(), "most": seen.queued.max() },
+            })),
             "waited_ns": { "mean": seen.waited.mean(), "most": seen.waited.max() },
             "samples": seen.samples.iter().map(sample).collect::<Vec<_>>(),
         })

@@ -35,14 +35,89 @@ fn an_open_load_waits_as_m_m_c() {
             seconds: 3_000_000.0 / rate,
             ..Setup::default()
         };
-        let a: f64 = rate * service;
-        let mut erlang_b = 1.0;
-        for n in 1..=c {
-            erlang_b = a * erlang_b / (n as f64 + a * erlang_b);
-        }
-        let erlang_c = erlang_b / (1.0 - a / c as f64 * (1.0 - erlang_b));
-        near(mean(&simulate(&setup).waited), erlang_c * service / (c as f64 - a), 0.02);
+        let a = rate * service;
+        let want = erlang_c(c, a) * service / (c as f64 - a);
+        near(mean(&simulate(&setup).waited), want, 0.02);
     }
+}
+
+/// Erlang's C: the probability that a request waits for one of c workers with the offered load a.
+fn erlang_c(c: usize, a: f64) -> f64 {
+    let blocked = (1..=c).fold(1.0, |blocked, n| a * blocked / (n as f64 + a * blocked));
+    blocked / (1.0 - a / c as f64 * (1.0 - blocked))
+}
+
+/// Two stations in tandem: what leaves an M/M/c queue is a Poisson stream (Burke), so that the pool
+/// behind the server is an M/M/c queue of its own (the same book, section 4.8). The server has so
+/// many workers that the ones whose requests are in the pool do not lack.
+#[test]
+fn a_pool_behind_the_server_waits_as_a_queue_of_its_own() {
+    for (c, rate) in [(1_usize, 7.0), (4, 32.0), (16, 135.0)] {
+        let service = 0.1;
+        let (cpu, wait) = (Think::None, Think::Exponential(service));
+        let setup = Setup {
+            law: Which::Fixed,
+            directives: fixed(100_000),
+            load: Load::parse(&format!("open:{rate}")).unwrap(),
+            cpu: Think::None,
+            wait: Think::Exponential(0.05),
+            application: Some(Application { workers: c, cpu, wait }),
+            seconds: 1_000_000.0 / rate,
+            ..Setup::default()
+        };
+        let seen = simulate(&setup);
+        let a = rate * service;
+        let waits = erlang_c(c, a) * service / (c as f64 - a);
+        near(mean(&seen.queued), waits, 0.04);
+        near(mean(&seen.response), 0.05 + waits + service, 0.03);
+        near(seen.pool_utilisation, a / c as f64, 0.02);
+        assert!(mean(&seen.waited) < 1e-6, "the server has workers enough");
+    }
+}
+
+/// A closed load of two stations, the pool and the clients' pauses: scripts that wait are bounded by
+/// the workers, and scripts that burn by the cores, however many workers there are.
+#[test]
+fn a_pool_is_bounded_by_workers_or_by_cores() {
+    let of = |workers, cpu, wait| {
+        let setup = Setup {
+            law: Which::Fixed,
+            directives: fixed(1000),
+            load: Load::parse("64").unwrap(),
+            cpu: Think::None,
+            wait: Think::None,
+            application: Some(Application { workers, cpu, wait }),
+            cores: 2.0,
+            seconds: 200.0,
+            ..Setup::default()
+        };
+        simulate(&setup).answered as f64 / setup.seconds
+    };
+    for workers in [8, 32] {
+        near(of(workers, Think::None, Think::Fixed(0.2)), workers as f64 / 0.2, 0.02);
+        near(of(workers, Think::Fixed(0.02), Think::None), 2.0 / 0.02, 0.02);
+    }
+}
+
+/// A child that is killed takes its requests out of the pool's queue, and their scripts run on.
+#[test]
+fn requests_of_a_dead_child_are_not_run_by_the_pool() {
+    let (cpu, wait) = (Think::None, Think::Fixed(0.5));
+    let setup = Setup {
+        directives: Directives { start_servers: 2, ..Directives::default() },
+        load: Load::parse("64").unwrap(),
+        wait: Think::None,
+        cpu: Think::None,
+        application: Some(Application { workers: 4, cpu, wait }),
+        mishaps: vec![(20.0, Mishap::Kill)],
+        seconds: 60.0,
+        ..Setup::default()
+    };
+    let seen = simulate(&setup);
+    // Up to four scripts are in vain.
+    assert!((468..=480).contains(&seen.answered), "{}", seen.answered);
+    assert!((1..=64).contains(&seen.lost), "{}", seen.lost);
+    assert!(seen.pool_utilisation > 0.98, "{}", seen.pool_utilisation);
 }
 
 /// The machine repairman (the same book, section 3.8): clients with pauses, and c workers.

@@ -6,6 +6,7 @@ use super::cpu::Cpu;
 use super::parent::Parent;
 use super::record::{Outcome, Sample};
 use super::setup::{Mishap, Model, Setup};
+use super::station::Station;
 use evenkeel_pool::{Census, Child, Decision, Limits, Stage};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -43,6 +44,8 @@ pub(super) enum Event {
     /// What a request waited for has arrived. If the turn is not the client's, it belongs to
     /// another request.
     Waited(usize, u32),
+    /// The script of a request is done.
+    Script(usize, u32),
     /// A client has read its answer slowly.
     Read(usize, u32),
     /// A connection was accepted after its child had to wait for the lock of the queue.
@@ -66,6 +69,8 @@ pub(super) enum Event {
 pub(super) enum Job {
     /// A client's request, with the client's turn.
     Request(usize, u32),
+    /// The script of a request, likewise.
+    Script(usize, u32),
     /// A child that woke for a connection that another one accepted.
     Wake,
     /// A child's start.
@@ -159,6 +164,8 @@ pub(super) struct World<'a> {
     tick_turn: u64,
     last_tick: u64,
     next_tick: u64,
+    /// The pool of application processes.
+    pub(super) station: Station,
     pub(super) outcome: Outcome,
     answered_before: u64,
     /// The connections that wait for a worker, including those that found no room in the queue.
@@ -204,6 +211,7 @@ impl<'a> World<'a> {
             tick_turn: 0,
             last_tick: 0,
             next_tick: 0,
+            station: Station::default(),
             outcome: Outcome::new(),
             answered_before: 0,
             waiting: 0,
@@ -259,7 +267,8 @@ impl<'a> World<'a> {
             Event::Ask(client) => self.ask(client),
             Event::Again(client, attempt) => self.connect(client, attempt),
             Event::Cpu(turn) => self.cpu_done(turn),
-            Event::Waited(client, turn) => self.made(client, turn),
+            Event::Waited(client, turn) => self.pass_on(client, turn),
+            Event::Script(client, turn) => self.script_ends(client, turn),
             Event::Read(client, turn) if self.is_turn(client, turn) => self.answered(client),
             Event::Accepted(client, turn) if self.is_turn(client, turn) => self.taken(client),
             Event::Read(..) | Event::Accepted(..) => {}
@@ -374,11 +383,12 @@ impl<'a> World<'a> {
                 Job::Request(client, turn) => {
                     let wait = self.setup.wait.draw_ns(&mut self.random);
                     if wait == 0 {
-                        self.made(client, turn);
+                        self.pass_on(client, turn);
                     } else {
                         self.at(self.now + wait, Event::Waited(client, turn));
                     }
                 }
+                Job::Script(client, turn) => self.script_waits(client, turn),
                 Job::Start(id) => {
                     let Some(kid) = self.kids.get_mut(&id) else { continue };
                     if kid.stage == Stage::Starting {
@@ -595,6 +605,9 @@ impl<'a> World<'a> {
         let full = self.full.filter(|_| !stands);
         self.outcome.full_s = full.map(|full| (full - self.rise) as f64 / 1e9);
         let all = self.setup.cores * self.now as f64;
+        if let Some(pool) = &self.setup.application {
+            self.outcome.pool_utilisation = self.station.utilisation(pool, self.now);
+        }
         self.outcome.utilisation = self.cpu.used() / all.max(1.0);
     }
 
