@@ -598,8 +598,8 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     if let Some(target) = rewriting::redirect_target(&request) {
         return stop(request, plan, Answer::Redirect(target));
     }
-    let exists = found.as_ref().is_some_and(|looked| looked.found.kind() != Kind::Absent);
-    if let Some(answer) = rewriting::overridden_redirect(&mut request, exists) {
+    let kind = found.as_ref().map_or(Kind::Absent, |looked| looked.found.kind());
+    if let Some(answer) = rewriting::overridden_redirect(&mut request, kind) {
         return stop(request, plan, answer);
     }
     let is_passed_on = proxying::is_wanted(pipeline, &request);

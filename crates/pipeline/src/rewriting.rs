@@ -8,7 +8,7 @@ use crate::question::{self, climbs};
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_expr::{Condition, Evaluation};
-use evenkeel_files::Looked;
+use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Answer, Fields, FileName, Level, Notice, Request, RequestHead, Status, Target, UrlPath, quoted,
 };
@@ -106,25 +106,20 @@ pub(crate) fn redirect_target(request: &Request) -> Option<Vec<u8>> {
 
 /// The answer to a request that a rule redirects if another rule sets its handler with the flag H.
 /// Apache then calls that handler for a file with the name `redirect:` and the path, which does not
-/// exist; the file of the request must not be sent in its place. `exists` is whether the request
-/// has such a file (core.c: default_handler).
-pub(crate) fn overridden_redirect(request: &mut Request, exists: bool) -> Option<Answer> {
+/// exist; the file of the request must not be sent in its place. `kind` is the kind of that file
+/// (core.c: default_handler).
+pub(crate) fn overridden_redirect(request: &mut Request, kind: Kind) -> Option<Answer> {
     let content = &request.resource.content;
     let target = content.redirect.as_ref()?;
     if content.handler.as_deref() == Some(REDIRECT) {
         return None;
     }
-    let name = format!("redirect:{}", quoted(target));
-    let (level, number, text, status) = match exists {
-        true => {
-            let text = format!("file permissions deny server access: {name}");
-            (Level::Error, 132, text, Status::FORBIDDEN)
-        }
-        false => {
-            let text = format!("File does not exist: {name}");
-            (Level::Info, 128, text, Status::NOT_FOUND)
-        }
+    let (level, number, what, status) = match kind {
+        Kind::Absent => (Level::Info, 128, "File does not exist", Status::NOT_FOUND),
+        Kind::Directory => (Level::Info, 129, "Attempt to serve directory", Status::NOT_FOUND),
+        _ => (Level::Error, 132, "file permissions deny server access", Status::FORBIDDEN),
     };
+    let text = format!("{what}: redirect:{}", quoted(target));
     request.notify(Notice::new("core", level, number, text));
     Some(status.into())
 }

@@ -1,5 +1,6 @@
-//! The second station of the simulation: a pool of application processes behind the server. A request
-//! keeps its place in the server while it waits for a worker of the pool and while its script runs.
+//! The second station of the simulation: a pool of application processes behind the server. A
+//! request keeps its place in the server while it waits for a worker of the pool and while its
+//! script runs.
 
 use super::setup::Application;
 use super::world::{Event, Job, World};

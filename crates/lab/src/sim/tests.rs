@@ -75,8 +75,8 @@ fn a_pool_behind_the_server_waits_as_a_queue_of_its_own() {
     }
 }
 
-/// A closed load of two stations, the pool and the clients' pauses: scripts that wait are bounded by
-/// the workers, and scripts that burn by the cores, however many workers there are.
+/// A closed load of two stations, the pool and the clients' pauses: scripts that wait are bounded
+/// by the workers, and scripts that burn by the cores, however many workers there are.
 #[test]
 fn a_pool_is_bounded_by_workers_or_by_cores() {
     let of = |workers, cpu, wait| {
