@@ -109,7 +109,7 @@ fn ask(address: SocketAddr, path: &str) -> Vec<u8> {
     bytes
 }
 
-/// The status, the body, and whether the body is whole. Two responses on one connection are none.
+/// The status, the body, and whether the body is whole. A connection with two responses has none.
 fn parse(bytes: &[u8]) -> (u16, Vec<u8>, bool) {
     let at = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
     let (head, body) = bytes.split_at(at);

@@ -95,8 +95,8 @@ impl Status {
     }
 
     /// The status of a final response with that code, from 200 to 599 (RFC 9110, section 15). After
-    /// another one the client waits for a further response, and takes the next response on the
-    /// connection for it.
+    /// a status of 1xx the client waits for the final response, and would take the next response on
+    /// the connection for it.
     #[must_use]
     pub const fn new_final(code: u16) -> Option<Status> {
         if code >= 200 && code <= 599 { Some(Status(code)) } else { None }

@@ -246,7 +246,7 @@ mod tests {
         assert!(SharedFile::adopt(descriptor(), 101).is_err());
         assert!(SharedFile::adopt(descriptor(), 99).is_err());
         assert!(rustix::fs::ftruncate(&region, 8).is_err());
-        // A file that its owner could cut off is refused.
+        // A file that its owner could truncate is refused.
         let file = rustix::fs::memfd_create("cut", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 800).unwrap();
         assert!(SharedFile::adopt(file, 100).is_err());

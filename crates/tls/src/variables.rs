@@ -68,7 +68,7 @@ impl Secure for Facts {
             "CLIENT_VERIFY" => Some(match &self.verdict {
                 Verdict::None => "NONE".to_owned(),
                 Verdict::Success => "SUCCESS".to_owned(),
-                // With TLS 1.3 OpenSSL's result stands before mod_ssl's word.
+                // With TLS 1.3 mod_ssl gives OpenSSL's result in place of GENEROUS.
                 Verdict::Generous(_) if self.version == ProtocolVersion::TLSv1_2 => {
                     "GENEROUS".to_owned()
                 }

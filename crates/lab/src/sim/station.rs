@@ -13,7 +13,7 @@ pub(super) struct Station {
     busy: usize,
     /// The requests that wait for a worker, each with its turn and when it came.
     queue: VecDeque<(usize, u32, u64)>,
-    /// When `busy` last changed, and its integral over time until then.
+    /// When `busy` last changed, and the integral of `busy` over time up to then.
     since: u64,
     busy_ns: u128,
 }
