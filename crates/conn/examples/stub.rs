@@ -76,6 +76,7 @@ fn main() -> std::io::Result<()> {
             addresses: Arc::clone(&addresses),
             slow_bytes: SlowBytes::new(SlowBytes::USUAL),
             handshakes: SlowBytes::new(SlowBytes::USUAL),
+            long_steps: None,
         };
         stub::Adapter(Connections::new(site, place))
     })

@@ -2,6 +2,7 @@
 
 mod body;
 mod framing;
+mod handshake;
 mod head;
 mod reply;
 pub(crate) mod task;

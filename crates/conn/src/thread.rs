@@ -7,6 +7,7 @@ use crate::transport::addresses::Addresses;
 use crate::transport::tls::Scratch;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots};
+use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
 use std::cell::Cell;
@@ -38,6 +39,9 @@ pub struct Workplace {
     pub slow_bytes: Arc<SlowBytes>,
     /// Room for TLS handshakes that have not ended, shared by the child's threads.
     pub handshakes: Arc<SlowBytes>,
+    /// Where the steps of TLS handshakes run that take milliseconds of CPU time. None where a
+    /// connection holds its thread, so that nobody waits for these steps but their own client.
+    pub long_steps: Option<Arc<BlockingPool>>,
 }
 
 /// Exchanges that found no slot to be counted in.

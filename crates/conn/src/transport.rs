@@ -13,7 +13,7 @@ pub(crate) mod tls;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest};
 use evenkeel_sys::socket::{self, Parcel, SendProgress, Socket};
 use evenkeel_sys::watch::WatchedSocket;
-use evenkeel_tls::{Door, Facts};
+use evenkeel_tls::{Door, Facts, StepDone};
 use parked::Connection;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -146,6 +146,26 @@ impl Transport {
     /// Goes on in clear text.
     pub(crate) fn drop_layer(&mut self) {
         self.layer = Layer::Plain;
+    }
+
+    /// Goes on behind a step of a handshake that took long.
+    pub(crate) fn finish_step(&mut self, done: StepDone) -> io::Result<()> {
+        match (self.wire.socket(), &mut self.layer) {
+            (Some(socket), Layer::Tls(tls, scratch)) => tls.finish_step(socket, scratch, done),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Ready once the client has closed its side or the connection is broken. Nothing is read.
+    pub(crate) fn poll_hangup(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.watch().is_err() {
+            // It is seen when the connection is read.
+            return Poll::Pending;
+        }
+        match &self.wire {
+            Wire::Watched(watched) => watched.poll_hangup(context),
+            Wire::Unwatched(_) | Wire::Gone => Poll::Ready(()),
+        }
     }
 
     /// Whether something is to be sent before the connection may be parked.

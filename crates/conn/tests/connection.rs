@@ -72,6 +72,7 @@ impl Running {
                     addresses: Arc::default(),
                     slow_bytes: Arc::clone(&slow_bytes),
                     handshakes: SlowBytes::new(SlowBytes::USUAL),
+                    long_steps: None,
                 };
                 stub::Adapter(Connections::new(site, place))
             })

@@ -54,6 +54,7 @@ impl Running {
                     addresses: Arc::default(),
                     slow_bytes: SlowBytes::new(40 << 20),
                     handshakes: SlowBytes::new(SlowBytes::USUAL),
+                    long_steps: None,
                 };
                 stub::Adapter(Connections::new(site, place))
             };

@@ -10,6 +10,7 @@ mod support;
 use evenkeel_conn::{Connections, ReadTime, Settings, SlowBytes, Workplace};
 use evenkeel_mpm::event::serve_with;
 use evenkeel_scoreboard::{ChildLine, Counter, Slots};
+use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::channel::Channel;
 use evenkeel_sys::listen;
 use evenkeel_tls::{Door, Hello, Host, Identity, PrivateKeyDer, trusting_client};
@@ -17,7 +18,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use support::Parent;
@@ -43,6 +44,18 @@ fn hosts() -> Arc<dyn Door> {
     Arc::new(Hosts([(0, "a.example"), (1, "b.example")].map(host).to_vec()))
 }
 
+/// A host with an RSA key whose signatures take long.
+fn slow_host() -> Arc<dyn Door> {
+    let size = rcgen::RsaKeySize::_3072;
+    let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).unwrap();
+    let params = rcgen::CertificateParams::new(["a.example".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let identity = Identity::new(vec![certificate], &key).unwrap();
+    let settings = evenkeel_tls::Settings::new(0, "a.example".to_owned(), vec![identity]);
+    Arc::new(Hosts(vec![Arc::new(Host::new(settings).unwrap())]))
+}
+
 struct Running {
     address: SocketAddr,
     wire: Channel,
@@ -54,6 +67,15 @@ struct Running {
 impl Running {
     /// A child whose handshakes may take so many bytes of memory.
     fn start(settings: Settings, handshakes: u64) -> Self {
+        Self::start_at(hosts(), settings, handshakes, None)
+    }
+
+    fn start_at(
+        door: Arc<dyn Door>,
+        settings: Settings,
+        handshakes: u64,
+        long_steps: Option<Arc<BlockingPool>>,
+    ) -> Self {
         let (setup, parent) = support::child_at(listen::Options::default(), 1, 8);
         let Parent { address, wire, board, .. } = parent;
         let (line, slots) = (setup.line, Slots::new(board, 0, 8));
@@ -64,7 +86,6 @@ impl Running {
         let file = Arc::new(file.into());
         let handshakes = SlowBytes::new(handshakes);
         let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
-        let door = hosts();
         let thread = std::thread::spawn(move || {
             serve_with(setup, |context| {
                 let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
@@ -80,6 +101,7 @@ impl Running {
                     addresses: Arc::default(),
                     slow_bytes: Arc::clone(&slow_bytes),
                     handshakes: Arc::clone(&handshakes),
+                    long_steps: long_steps.clone(),
                 };
                 stub::Adapter(Connections::new(site, place))
             })
@@ -361,5 +383,84 @@ fn handshakes_are_bounded_in_memory() {
             break;
         }
     }
+    running.end();
+}
+
+/// Keeps the only thread of a pool busy until the sender is dropped.
+fn keep_busy(pool: &BlockingPool) -> mpsc::Sender<()> {
+    let (begun, is_begun) = mpsc::channel();
+    let (free, freed) = mpsc::channel();
+    let job = pool.spawn(move || {
+        begun.send(()).unwrap();
+        let _ = freed.recv();
+    });
+    job.detach();
+    is_begun.recv().unwrap();
+    free
+}
+
+/// Waits until so many jobs of a pool have not started.
+fn wait_for_queue(pool: &BlockingPool, count: usize) {
+    while pool.queued() != count {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn kept_connections_are_answered_while_signatures_take_long() {
+    let pool = Arc::new(BlockingPool::new(1));
+    let long_steps = Some(Arc::clone(&pool));
+    let running = Running::start_at(slow_host(), Settings::default(), SlowBytes::USUAL, long_steps);
+    let mut kept = running.connect();
+    let mut ask = || {
+        kept.write_all(get("/", "").as_bytes()).unwrap();
+        assert_eq!(read_one(&mut kept).1.len(), 1024);
+    };
+    ask();
+    let busy = keep_busy(&pool);
+    let mut others: Vec<_> = (0..50).map(|_| running.connect()).collect();
+    for other in &mut others {
+        other.conn.write_tls(&mut other.sock).unwrap();
+    }
+    wait_for_queue(&pool, 50);
+    // The child has one serving thread.
+    ask();
+    // The steps of clients that leave are not done.
+    drop(others.split_off(40));
+    wait_for_queue(&pool, 40);
+    ask();
+    drop(busy);
+    for other in &mut others {
+        other.write_all(get("/", "").as_bytes()).unwrap();
+        assert_eq!(read_one(other).1.len(), 1024);
+    }
+    ask();
+    drop((kept, others));
+    let log = running.end();
+    assert_eq!(log.iter().filter(|line| line.starts_with("200 \"GET /")).count(), 44, "{log:?}");
+}
+
+#[test]
+fn a_step_that_takes_longer_than_a_handshake_may_is_given_up() {
+    let pool = Arc::new(BlockingPool::new(1));
+    let settings = Settings { handshake_ms: 100, ..Settings::default() };
+    let long_steps = Some(Arc::clone(&pool));
+    let running = Running::start_at(slow_host(), settings, SlowBytes::USUAL, long_steps);
+    let busy = keep_busy(&pool);
+    let mut late = running.connect();
+    late.conn.write_tls(&mut late.sock).unwrap();
+    assert_eq!(late.sock.read(&mut [0]).unwrap(), 0);
+    wait_for_queue(&pool, 0);
+    drop(busy);
+    assert_eq!(running.end(), ["notice Request handshake read timeout"]);
+}
+
+#[test]
+fn without_a_pool_a_long_step_is_done_at_once() {
+    let running = Running::start_at(slow_host(), Settings::default(), SlowBytes::USUAL, None);
+    let mut client = running.connect();
+    client.write_all(get("/", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut client).1.len(), 1024);
+    drop(client);
     running.end();
 }

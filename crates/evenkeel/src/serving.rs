@@ -23,6 +23,7 @@ use evenkeel_proto::{
     BodyFraming, Persistence, Refusal, address, bad_path, expectation, raw_path, recognise_method,
 };
 use evenkeel_scoreboard::{Credit, Scoreboard};
+use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
@@ -65,6 +66,9 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let presses = Presses::new(child.credits.min(MOST_PRESSES));
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
     let handshakes = SlowBytes::new(SlowBytes::USUAL);
+    // In the other models a thread has one connection, and nothing else to do meanwhile.
+    let long_steps = (model == Model::Event)
+        .then(|| Arc::new(BlockingPool::with_nice(process::usable_cores(), NICE_OF_LONG_STEPS)));
     // The threads of event share the credits of the child; a thread of another model has one.
     let credits = match model {
         Model::Event => child.credits / event::threads_of(&child.limits),
@@ -115,6 +119,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             addresses: Arc::clone(&addresses),
             slow_bytes: Arc::clone(&slow_bytes),
             handshakes: Arc::clone(&handshakes),
+            long_steps: long_steps.clone(),
         };
         Adapter(Connections::new(thread_site, place))
     };
@@ -148,6 +153,11 @@ fn caching(model: Model, limits: &evenkeel_mpm::Limits) -> (usize, Policy) {
 /// The bounds of one cache are divided among no more than this many, because smaller caches would
 /// be useless for a site of a few hundred files.
 const MOST_CACHES: usize = 64;
+
+/// What is added to the nice value of the threads that sign with long RSA keys. Where no core idles
+/// they get a third of the time that the serving threads get (sched(7)), so that a flood of new
+/// clients delays those that are served, and does not stop them.
+const NICE_OF_LONG_STEPS: i32 = 5;
 
 /// The most bodies that a child compresses at a time, each with about 300 KiB. A budget of credits
 /// that adjusts itself may be far larger.

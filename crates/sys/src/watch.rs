@@ -156,6 +156,20 @@ impl WatchedSocket {
         }
     }
 
+    /// Ready once the peer has closed its side or the connection is broken. Nothing is read; what
+    /// has arrived meanwhile is reported to the next watch of the socket.
+    pub fn poll_hangup(&self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let Ok(mut guard) = std::task::ready!(self.0.poll_read_ready(context)) else {
+                return Poll::Ready(());
+            };
+            if guard.ready().is_read_closed() {
+                return Poll::Ready(());
+            }
+            guard.clear_ready();
+        }
+    }
+
     /// Ends the watch and returns the socket.
     #[must_use]
     pub fn into_socket(self) -> Socket {
@@ -202,5 +216,29 @@ mod tests {
         // executed its program.
         wait_readable(&[socket.as_fd()], Some(Duration::from_secs(10))).unwrap();
         assert_eq!(socket.receive(&mut [0; 1]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_hangup_is_seen_behind_bytes_that_nobody_reads() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(async {
+            let watched = WatchedSocket::new(Socket::new(server.into())).unwrap();
+            client.write_all(b"hello").unwrap();
+            let mut closing = Some(client);
+            poll_fn(|context| {
+                let polled = watched.poll_hangup(context);
+                // The client closes only once the task waits for that.
+                assert!(polled.is_pending() || closing.is_none());
+                drop(closing.take());
+                polled
+            })
+            .await;
+            assert_eq!(watched.socket().receive(&mut [0; 8]).unwrap(), 5);
+        });
     }
 }

@@ -56,6 +56,11 @@ impl Facts {
         self.identity.as_ref().is_some_and(|identity| identity.is_rsa)
     }
 
+    /// Whether such a signature takes so much CPU time that other connections must not wait for it.
+    pub(crate) fn signs_slowly(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.signs_slowly)
+    }
+
     pub(crate) fn finish(&mut self, connection: &UnbufferedServerConnection) {
         self.protocol = connection.alpn_protocol().map(Into::into);
         self.version = connection.protocol_version().unwrap_or(ProtocolVersion::TLSv1_3);

@@ -1,5 +1,6 @@
 //! A certificate with its chain and its private key, made from the texts of PEM files.
 
+use crate::certificate::key_bits;
 use crate::pem::{Block, blocks};
 use pkcs8::EncryptedPrivateKeyInfo;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -17,7 +18,14 @@ pub struct Identity {
     pub(crate) key: Arc<CertifiedKey>,
     /// Whether the key is an RSA key.
     pub is_rsa: bool,
+    /// Whether a signature takes so much CPU time (milliseconds) that other connections must not
+    /// wait for it.
+    pub(crate) signs_slowly: bool,
 }
+
+/// The longest RSA key, in bits, that signs while other connections wait. A signature with 3072 bits
+/// takes three times as long, one with 4096 bits five times (aws-lc without AVX-512).
+const LONGEST_QUICK_RSA: usize = 2048;
 
 /// A remark on a certificate that works: the caller adds the place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +131,10 @@ impl Identity {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(_) => return Err("the certificate and the private key do not match".to_owned()),
         }
-        Ok(Self { key: Arc::new(key), is_rsa })
+        let leaf = key.cert.first().map(AsRef::as_ref).unwrap_or_default();
+        let bits = key_bits(leaf).unwrap_or(usize::MAX);
+        let signs_slowly = is_rsa && bits > LONGEST_QUICK_RSA;
+        Ok(Self { key: Arc::new(key), is_rsa, signs_slowly })
     }
 
     /// The certificate of the server itself.

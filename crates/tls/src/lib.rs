@@ -13,6 +13,8 @@
 //!    to the thread. The transport sends the [`Outgoing`] after every call, before it waits,
 //!    whatever the result is. [`Progress::Established`] comes once; plaintext may come with it.
 //!    [`Session::take_effort`] then says what the turn has to pay for the handshake.
+//!    [`Progress::Due`] announces a [`Step`] that takes milliseconds: [`Session::take_step`], then
+//!    [`Step::run`] in a thread that may be kept busy, then [`Session::finish_step`].
 //! 3. [`Session::send`] seals all that it is given. How much to seal ahead of the socket is the
 //!    transport's decision; what the socket does not take moves to the connection with
 //!    [`Outgoing::take_rest`].
@@ -24,8 +26,6 @@
 //! [`Failure::notice`] to the error log and closes; for [`Kind::PlainHttp`] it first answers 400 in
 //! clear text. A client that closes the socket without `close_notify` has cut the stream off: that
 //! is an end between requests, and an error within one.
-//!
-//! Sessions are `Send`: a handshake may be computed in another thread.
 
 mod any_server;
 mod cache;
@@ -60,5 +60,5 @@ pub use pem::{Block, Damaged, blocks as pem_blocks, write as write_pem};
 pub use protocols::Versions;
 pub use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 pub use secrets::{SECRETS_WORDS, Secrets, Words};
-pub use session::{Progress, RECORD, Session};
+pub use session::{Progress, RECORD, Session, Step, StepDone};
 pub use suites::Suite;

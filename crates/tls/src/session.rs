@@ -27,6 +27,9 @@ pub const RECORD: usize = 16 * 1024;
 pub enum Progress {
     /// The handshake needs more bytes of the client.
     Handshaking,
+    /// The next step of the handshake takes milliseconds of CPU time and has not been done.
+    /// [`Session::take_step`] hands it out, to be done in any thread.
+    Due,
     /// The handshake ended with these bytes. [`Session::facts`] says what was agreed.
     Established,
     /// The session is open, as it was before.
@@ -46,12 +49,50 @@ pub struct Session {
     effort: u32,
     closed: bool,
     peer_closed: bool,
+    is_due: bool,
+}
+
+/// A step of a handshake that takes long, with the session: it is absent until
+/// [`Session::finish_step`] brings it back. Whoever is not interested any more drops it.
+#[derive(Debug)]
+pub struct Step(Session);
+
+/// What has come of a step.
+#[derive(Debug)]
+pub struct StepDone {
+    session: Session,
+    plain: Vec<u8>,
+    out: Outgoing,
+    result: Result<Progress, Failure>,
+}
+
+impl Step {
+    /// Does the step, in whatever thread.
+    #[must_use]
+    pub fn run(self) -> StepDone {
+        let Self(mut session) = self;
+        let (mut plain, mut out) = (Vec::new(), Outgoing::new());
+        let result = session.process(&mut [], &mut plain, &mut out);
+        StepDone { session, plain, out, result }
+    }
 }
 
 enum Stage {
-    Hello { door: Arc<dyn Door>, acceptor: Option<Box<Acceptor>> },
-    Handshake { connection: Box<UnbufferedServerConnection>, host: Arc<Host>, facts: Box<Facts> },
-    Open { connection: Box<UnbufferedServerConnection>, facts: Arc<Facts> },
+    Hello {
+        door: Arc<dyn Door>,
+        acceptor: Option<Box<Acceptor>>,
+    },
+    Handshake {
+        connection: Box<UnbufferedServerConnection>,
+        host: Arc<Host>,
+        facts: Box<Facts>,
+        /// Whether the next message of the client may be answered with a signature that takes long.
+        signs_next: bool,
+    },
+    Open {
+        connection: Box<UnbufferedServerConnection>,
+        facts: Arc<Facts>,
+    },
     Failed,
 }
 
@@ -74,13 +115,18 @@ impl Session {
     /// A session of a connection that has just been accepted.
     #[must_use]
     pub fn accept(door: Arc<dyn Door>) -> Self {
+        Self::at(Stage::Hello { door, acceptor: None })
+    }
+
+    const fn at(stage: Stage) -> Self {
         Self {
-            stage: Stage::Hello { door, acceptor: None },
+            stage,
             pending: Vec::new(),
             seen: 0,
             effort: 0,
             closed: false,
             peer_closed: false,
+            is_due: false,
         }
     }
 
@@ -97,11 +143,40 @@ impl Session {
         out: &mut Outgoing,
     ) -> Result<Progress, Failure> {
         let result = self.take(bytes, plain, out);
+        self.note(result)
+    }
+
+    fn note(&mut self, result: Result<Progress, Failure>) -> Result<Progress, Failure> {
         if result.is_err() {
             self.stage = Stage::Failed;
             self.pending = Vec::new();
         }
         result
+    }
+
+    /// Takes the step that [`Progress::Due`] has announced. Until it is brought back the session
+    /// is absent: it neither receives nor sends.
+    pub fn take_step(&mut self) -> Option<Step> {
+        if !std::mem::take(&mut self.is_due) {
+            return None;
+        }
+        Some(Step(std::mem::replace(self, Self::at(Stage::Failed))))
+    }
+
+    /// Goes on behind a step, as [`Session::receive`] does behind bytes.
+    ///
+    /// # Errors
+    /// As for [`Session::receive`].
+    pub fn finish_step(
+        &mut self,
+        done: StepDone,
+        plain: &mut Vec<u8>,
+        out: &mut Outgoing,
+    ) -> Result<Progress, Failure> {
+        *self = done.session;
+        plain.extend_from_slice(&done.plain);
+        out.extend(done.out.bytes());
+        self.note(done.result)
     }
 
     /// Whether the handshake has not ended.
@@ -213,10 +288,23 @@ impl Session {
             if !self.meet(out)? {
                 return Ok(Progress::Handshaking);
             }
+            if self.signs_next() {
+                self.is_due = true;
+                return Ok(Progress::Due);
+            }
             // The acceptor has only looked: the connection reads the ClientHello again.
             return self.process(&mut [], plain, out);
         }
+        if self.signs_next() && !bytes.is_empty() {
+            self.pending.extend_from_slice(bytes);
+            self.is_due = true;
+            return Ok(Progress::Due);
+        }
         self.process(bytes, plain, out)
+    }
+
+    const fn signs_next(&self) -> bool {
+        matches!(&self.stage, Stage::Handshake { signs_next: true, .. })
     }
 
     /// Looks at what there is of the ClientHello. `true` once it is complete and a host is chosen.
@@ -263,7 +351,8 @@ impl Session {
             let identity = host.identity(hello.signature_schemes());
             let facts = Box::new(Facts::begin(host.clone(), seen.name, identity));
             self.seen = 0;
-            self.stage = Stage::Handshake { connection: Box::new(connection), host, facts };
+            let (connection, signs_next) = (Box::new(connection), facts.signs_slowly());
+            self.stage = Stage::Handshake { connection, host, facts, signs_next };
             return Ok(true);
         }
         Ok(false)
@@ -281,6 +370,7 @@ impl Session {
             Stage::Hello { .. } | Stage::Failed => return Err(Failure::closed()),
         };
         let was_known = connection.negotiated_cipher_suite().is_some();
+        let sent = out.len();
         let mut pending = std::mem::take(&mut self.pending);
         let whole = pending.is_empty();
         if !whole {
@@ -297,9 +387,18 @@ impl Session {
         if !was_known && connection.negotiated_cipher_suite().is_some() {
             self.effort += match (connection.handshake_kind(), &self.stage) {
                 (Some(HandshakeKind::Resumed), _) => 12,
+                (_, Stage::Handshake { facts, .. }) if facts.signs_slowly() => 500,
                 (_, Stage::Handshake { facts, .. }) if facts.signs_by_rsa() => 48,
                 _ => 16,
             };
+        }
+        if out.len() > sent
+            && let Stage::Handshake { connection, signs_next, .. } = &mut self.stage
+        {
+            // The answer has the signature, unless it asks for another ClientHello (RFC 8446,
+            // section 4.1.4).
+            let asks_again = Some(HandshakeKind::FullWithHelloRetryRequest);
+            *signs_next &= !was_known && connection.handshake_kind() == asks_again;
         }
         Ok(self.settle())
     }
@@ -462,7 +561,7 @@ fn alert(description: AlertDescription) -> [u8; 7] {
 mod tests {
     use super::*;
     use crate::failure::Kind;
-    use crate::testing::{Client, door, door_of, resumption, settings};
+    use crate::testing::{Client, door, door_of, resumption, settings, slow_settings};
     use proptest::prelude::*;
 
     /// Passes bytes between a client and a session, in pieces of `step` bytes, until both wait.
@@ -564,6 +663,47 @@ mod tests {
                 let mut session = Session::accept(hosts(1));
                 exchange(&mut client, &mut session, 100_000).unwrap();
                 assert!(!session.facts().unwrap().resumed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_that_takes_long_is_a_step_of_its_own() {
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            // With other groups than the client's first one, TLS 1.3 asks for a second ClientHello,
+            // which comes in two pieces here.
+            for groups in [&[][..], &["P-384".to_owned()]] {
+                let mut host = slow_settings(0, "a.example");
+                host.groups = groups.to_vec();
+                let asks_again = version.version == ProtocolVersion::TLSv1_3 && !groups.is_empty();
+                let mut client = Client::new("a.example", version);
+                let mut session = Session::accept(door_of(vec![host]));
+                let (mut plain, mut out) = (Vec::new(), Outgoing::new());
+                let mut steps = 0;
+                while session.facts().is_none() {
+                    let sent = client.take_output();
+                    let half = if steps == 0 { sent.len() } else { sent.len() / 2 };
+                    for piece in [&sent[..half], &sent[half..]] {
+                        let mut piece = piece.to_vec();
+                        let progress = session.receive(&mut piece, &mut plain, &mut out).unwrap();
+                        assert_eq!(progress == Progress::Due, session.is_due);
+                        let Some(step) = session.take_step() else { continue };
+                        steps += 1;
+                        assert!(out.is_empty() && session.take_step().is_none());
+                        assert!(session.facts().is_none() && session.is_handshaking());
+                        let done = std::thread::spawn(|| step.run()).join().unwrap();
+                        let progress = session.finish_step(done, &mut plain, &mut out).unwrap();
+                        assert_eq!(progress, Progress::Handshaking);
+                    }
+                    client.receive(out.bytes());
+                    out.clear();
+                    assert_eq!(client.fault(), "");
+                }
+                // The half of a second ClientHello is a step, too, that comes to nothing.
+                assert_eq!(steps, if asks_again { 3 } else { 1 });
+                client.write(b"hello");
+                let plain = exchange(&mut client, &mut session, 100_000).unwrap();
+                assert_eq!(plain, b"hello");
             }
         }
     }

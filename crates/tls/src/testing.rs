@@ -122,6 +122,17 @@ pub(crate) fn settings(index: usize, name: &str) -> Settings {
     Settings::new(index, name.to_owned(), vec![identity])
 }
 
+/// The same with an RSA key whose signatures take long.
+pub(crate) fn slow_settings(index: usize, name: &str) -> Settings {
+    let size = rcgen::RsaKeySize::_3072;
+    let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).unwrap();
+    let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let identity = Identity::new(vec![certificate], &key).unwrap();
+    Settings::new(index, name.to_owned(), vec![identity])
+}
+
 /// An authority or a client with its certificate.
 pub(crate) struct Party {
     chain: Vec<CertificateDer<'static>>,

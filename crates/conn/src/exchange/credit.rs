@@ -63,6 +63,11 @@ impl Lease {
         Poll::Ready(())
     }
 
+    /// Takes the credit out.
+    pub(crate) fn take(&self) -> Option<Credit> {
+        self.credit.take()
+    }
+
     /// Ready once there is a permit for expensive work. The credit is given back meanwhile.
     pub(crate) fn poll_permit(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.permit.borrow().is_some() {

@@ -25,10 +25,11 @@ use evenkeel_proto::{Lifecycle, Parsed, Refusal};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -103,14 +104,7 @@ fn whole<S: ConnectionSite>(mut task: Task<S>, begin: Begin) -> impl Future<Outp
     async move {
         let run = {
             let mut run = pin!(task.run(begin));
-            let polled = poll_fn(|context| {
-                let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
-                match polled {
-                    Ok(polled) => polled.map(Ok),
-                    Err(panic) => Poll::Ready(Err(panic)),
-                }
-            });
-            polled.await
+            poll_fn(|context| poll_caught(run.as_mut(), context)).await
         };
         if let Some(notice) = task.link.notice.take() {
             task.inner.site.tell(&notice, &task.connection.peer);
@@ -120,6 +114,17 @@ fn whole<S: ConnectionSite>(mut task: Task<S>, begin: Begin) -> impl Future<Outp
             Ok(Err(next)) => Outcome::Task(work(task, next)),
             Err(panic) => task.inner.close_after_panic(&*panic, &task.connection.peer),
         }
+    }
+}
+
+/// Polls a future; the error is what it panicked with.
+pub(crate) fn poll_caught<T>(
+    run: Pin<&mut impl Future<Output = T>>,
+    context: &mut Context<'_>,
+) -> Poll<Result<T, Box<dyn Any + Send>>> {
+    match catch_unwind(AssertUnwindSafe(|| run.poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Err(panic)),
     }
 }
 

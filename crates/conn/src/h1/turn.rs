@@ -4,6 +4,7 @@
 
 use crate::exchange::Begun;
 use crate::exchange::pieces::Progress;
+use crate::h1::handshake;
 use crate::h1::head::Reading;
 use crate::h1::reply::{After, Reply};
 use crate::h1::task::{self, Begin};
@@ -13,6 +14,7 @@ use crate::transport::linger::{linger, linger_on};
 use crate::transport::link::Inbox;
 use crate::transport::parked::{Connection, Introduction, now_ms};
 use crate::transport::proxy_header::{self, Introduced};
+use crate::transport::tls::Tls;
 use crate::transport::{Received, Transport};
 use evenkeel_message::Served;
 use evenkeel_message::{BodyLength, Level, Notice, Peer, ReceivedHead, Status};
@@ -152,7 +154,7 @@ impl<S: ConnectionSite> Serving<S> {
 
     /// Reads and answers until nothing more has come. What a client sends ahead of so many answers
     /// goes on as a task, which lets the others in between.
-    fn read(
+    pub(crate) fn read(
         self: &Rc<Self>,
         mut transport: Transport,
         mut connection: Connection,
@@ -160,7 +162,7 @@ impl<S: ConnectionSite> Serving<S> {
         hangup: bool,
         mut budget: Budget<'_>,
     ) -> Outcome {
-        let mut answered = 0;
+        let (mut answered, thread) = (0, &self.thread);
         loop {
             if !self.may_receive(&mut transport, &connection) {
                 return Outcome::Closed;
@@ -174,6 +176,18 @@ impl<S: ConnectionSite> Serving<S> {
                 }
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if let Some(step) = transport.tls().and_then(Tls::take_step) {
+                        let Some(pool) = &thread.place.long_steps else {
+                            match transport.finish_step(step.run()) {
+                                Ok(()) => continue,
+                                Err(_) => return self.failed(transport, connection),
+                            }
+                        };
+                        return match hangup {
+                            true => Outcome::Closed,
+                            false => handshake::go_on(self, pool, transport, connection, step),
+                        };
+                    }
                     let is_secure = connection.secure.is_some();
                     if is_secure && transport.tls().is_some_and(|tls| tls.session().has_partial()) {
                         // A record has begun to come, so that its time runs as that of a head.
@@ -260,7 +274,11 @@ impl<S: ConnectionSite> Serving<S> {
 
     /// Ends a connection that cannot be read any more. A client that speaks HTTP to a port of TLS
     /// is told so in clear text (ssl_engine_io.c: ssl_io_filter_error).
-    fn failed(self: &Rc<Self>, mut transport: Transport, mut connection: Connection) -> Outcome {
+    pub(crate) fn failed(
+        self: &Rc<Self>,
+        mut transport: Transport,
+        mut connection: Connection,
+    ) -> Outcome {
         let Some(tls) = transport.tls() else { return Outcome::Closed };
         let is_plain_http = tls.is_plain_http();
         let Some(notice) = tls.take_notice() else { return Outcome::Closed };
@@ -287,6 +305,13 @@ impl<S: ConnectionSite> Serving<S> {
         }
     }
 
+    /// How long the handshake of a connection may still take, in milliseconds.
+    pub(crate) fn handshake_left_ms(&self, connection: &Connection) -> u64 {
+        let settings = self.site.settings(connection.server as usize);
+        let gone_ms = u64::from(now_ms().wrapping_sub(connection.since_ms));
+        settings.handshake_ms.min(MOST_HANDSHAKE_MS).saturating_sub(gone_ms).max(1)
+    }
+
     /// Lets the connection rest until its next request.
     pub(crate) fn rest(
         self: &Rc<Self>,
@@ -300,11 +325,7 @@ impl<S: ConnectionSite> Serving<S> {
         let settings = self.site.settings(connection.server as usize);
         let is_handshaking = transport.tls().is_some_and(|tls| tls.session().is_handshaking());
         let (reason, timeout_ms) = if is_handshaking {
-            let gone_ms = u64::from(now_ms().wrapping_sub(connection.since_ms));
-            (
-                ParkReason::FirstRequest,
-                settings.handshake_ms.min(MOST_HANDSHAKE_MS).saturating_sub(gone_ms).max(1),
-            )
+            (ParkReason::FirstRequest, self.handshake_left_ms(&connection))
         } else if connection.keepalives == 0 {
             let time = settings.header_time;
             (ParkReason::FirstRequest, time.map_or(settings.timeout_ms, |time| time.initial_ms))

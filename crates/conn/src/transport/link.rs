@@ -283,6 +283,7 @@ pub(crate) mod tests {
             addresses: Arc::default(),
             slow_bytes: SlowBytes::new(0),
             handshakes: SlowBytes::new(0),
+            long_steps: None,
         }))
     }
 

@@ -7,7 +7,7 @@ use crate::exchange::slow_bytes::{Share, SlowBytes};
 use evenkeel_message::Notice;
 use evenkeel_sys::open::read_at;
 use evenkeel_sys::socket::Socket;
-use evenkeel_tls::{Door, Failure, Kind, Outgoing, Progress, RECORD, Session};
+use evenkeel_tls::{Door, Failure, Kind, Outgoing, Progress, RECORD, Session, Step, StepDone};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -92,6 +92,26 @@ impl Tls {
         self.has_ended || self.read < self.received.len()
     }
 
+    /// The next step of the handshake, if it takes long. Nothing is received before it is back.
+    pub(crate) fn take_step(&mut self) -> Option<Step> {
+        self.session.take_step()
+    }
+
+    /// Goes on behind a step: sends what the client gets. An error as of [`Tls::receive`].
+    pub(crate) fn finish_step(
+        &mut self,
+        socket: &Socket,
+        scratch: &Scratch,
+        done: StepDone,
+    ) -> io::Result<()> {
+        let mut sealed = scratch.sealed.take();
+        let progress = self.session.finish_step(done, &mut self.received, &mut sealed);
+        let sent = self.send_sealed(socket, &mut sealed);
+        scratch.sealed.set(sealed);
+        self.note(progress)?;
+        sent
+    }
+
     /// Takes room for the next step of a handshake. False if there is none.
     pub(crate) fn take_room(&mut self, handshakes: &Arc<SlowBytes>) -> bool {
         if self.session.is_handshaking() && self.room.is_none() {
@@ -108,6 +128,8 @@ impl Tls {
         }
     }
 
+    /// Reads from the socket and decrypts. `WouldBlock` also if the session has a step to be done
+    /// ([`Tls::take_step`]).
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -128,13 +150,16 @@ impl Tls {
             let progress = self.session.receive(bytes, &mut plain, &mut sealed);
             let sent = self.send_sealed(socket, &mut sealed);
             scratch.sealed.set(sealed);
-            if let Err(failure) = progress {
+            let is_due = progress.as_ref().is_ok_and(|progress| *progress == Progress::Due);
+            if let Err(error) = self.note(progress) {
                 scratch.plain.set(plain);
-                self.failure = Some(failure);
-                return Err(ErrorKind::InvalidData.into());
+                return Err(error);
             }
             sent?;
-            self.has_ended = progress.is_ok_and(|progress| progress == Progress::Closed);
+            if is_due {
+                scratch.plain.set(plain);
+                return Err(ErrorKind::WouldBlock.into());
+            }
             let taken = plain.len().min(buffer.len());
             let (now, rest) = plain.split_at(taken);
             buffer.get_mut(..taken).unwrap_or_default().copy_from_slice(now);
@@ -149,6 +174,20 @@ impl Tls {
             }
         }
         Ok(Received { count: 0, more: true })
+    }
+
+    /// Notes what has become of the session.
+    fn note(&mut self, progress: Result<Progress, Failure>) -> io::Result<()> {
+        match progress {
+            Ok(progress) => {
+                self.has_ended = progress == Progress::Closed;
+                Ok(())
+            }
+            Err(failure) => {
+                self.failure = Some(failure);
+                Err(ErrorKind::InvalidData.into())
+            }
+        }
     }
 
     /// Reads what was received before.
