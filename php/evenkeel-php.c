@@ -512,8 +512,25 @@ static void on_flush(void *context) {
     if (connection.broken) php_handle_aborted_connection();
 }
 
+/* Tells the server the variables that the script has set, because filters of the response read
+ * some: `no-gzip`, which MediaWiki sets, keeps mod_deflate from compressing it. */
+static void tell_variables(void) {
+    static uint8_t record[FCGI_HEADER + MOST_REPORT];
+    if (!request.reports || !request.has_tables) return;
+    if (zend_hash_num_elements(&request.variables) == 0) return;
+    uint8_t *last = record + FCGI_HEADER;
+    zend_string *name;
+    zval *value;
+    ZEND_HASH_FOREACH_STR_KEY_VAL(&request.variables, name, value) {
+        last = put_pair(last, record + sizeof record, 'e', name, value);
+    } ZEND_HASH_FOREACH_END();
+    put_header(record, EVENKEEL_REPORT, (size_t)(last - record) - FCGI_HEADER);
+    transmit(record, (size_t)(last - record));
+}
+
 static int on_send_headers(sapi_headers_struct *headers) {
     if (connection.socket < 0) return SAPI_HEADER_SENT_SUCCESSFULLY;
+    tell_variables();
     int code = SG(sapi_headers).http_response_code;
     const char *line = SG(sapi_headers).http_status_line;
     char status[16];

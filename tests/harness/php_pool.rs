@@ -11,6 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const MODULES: &str = "\
@@ -27,6 +28,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("segv", "<?php posix_kill(getmypid(), 11); sleep(9);"),
     ("half", "<?php echo 'half'; ob_flush(); flush(); posix_kill(getmypid(), 9); sleep(9);"),
     ("hangs", "<?php sleep(600);"),
+    ("stays", "<?php touch(__DIR__ . '/../marks/' . getmypid()); sleep(600);"),
     ("floods", "<?php for ($i = 0; $i < 3000; $i++) header(\"X-$i: 0123456789012345678901234\");"),
     ("logs", "<?php for ($i = 0; $i < 5000; $i++) error_log(\"line $i\"); echo 'logged';"),
     ("ini", "<?php echo ini_get('precision');"),
@@ -196,8 +198,58 @@ fn workers_and_zygotes_that_are_killed_are_replaced() {
     })
     .unwrap();
     assert_ne!(zygote(&house), first);
+    // The line about the death names the worker that is left, and its script.
+    let log = house.error_log();
+    let line = log.lines().find(|line| line.contains("the zygote (pid ")).unwrap();
+    let (_, left) = line.split_once("its workers finish their requests: pid ").unwrap();
+    let (orphan, script) = left.split_once(" in ").unwrap();
+    assert!(line.contains("was killed by signal 9") && script.ends_with("slow.php"), "{line}");
+    let name = fs::read_to_string(format!("/proc/{orphan}/comm")).unwrap();
+    assert!(name.starts_with("php "), "{name}");
     fs::write(house.path("go"), "").unwrap();
     assert_eq!(read(slow), (200, "slow".into()));
+    wait_for("the worker to end", || !Path::new(&format!("/proc/{orphan}")).exists()).unwrap();
+    assert!(!house.error_log().contains("after its zygote"));
+}
+
+#[test]
+fn workers_without_a_zygote_keep_to_their_bounds_and_leave_their_places_to_others() {
+    let house = open("AppMaxWorkers 1\nAppRequestTimeout 2\n");
+    let marks = house.path("marks");
+    fs::create_dir(&marks).unwrap();
+    fs::set_permissions(&marks, fs::Permissions::from_mode(0o777)).unwrap();
+    let says = |text: &str| wait_for(text, || house.error_log().contains(text)).unwrap();
+    // Kills the zygote of the worker that runs a script, and returns the worker.
+    let orphan = || {
+        let mark = || fs::read_dir(&marks).unwrap().next().map(|mark| mark.unwrap().path());
+        wait_for("the script to run", || mark().is_some()).unwrap();
+        let mark = mark().unwrap();
+        let pid: u32 = mark.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        fs::remove_file(&mark).unwrap();
+        send(zygote(&house), Signal::KILL);
+        says(&format!("; its workers finish their requests: pid {pid} in "));
+        pid
+    };
+    // One that hangs is ended, while another takes its place.
+    let hanging = ask(&house, "stays");
+    let pid = orphan();
+    // A zygote that dies within its first second is not replaced at once.
+    wait_for("a new worker", || get(&house, "hello") == (200, "hello".into())).unwrap();
+    assert_eq!(read(hanging).0, 504);
+    says(&format!("the worker (pid {pid}) was ended after AppRequestTimeout in "));
+    // One that is killed is named.
+    let killed = ask(&house, "stays");
+    let pid = orphan();
+    send(pid, Signal::KILL);
+    assert_eq!(read(killed).0, 503);
+    says(&format!("the worker (pid {pid}) has died after its zygote in "));
+    wait_for("a new worker", || get(&house, "hello") == (200, "hello".into())).unwrap();
+    // The end of the server is theirs.
+    let _unanswered = ask(&house, "stays");
+    let pid = orphan();
+    house.signal(Signal::TERM);
+    let path = format!("/proc/{pid}");
+    wait_for("the worker to end", || !Path::new(&path).exists()).unwrap();
 }
 
 #[test]

@@ -1,17 +1,20 @@
 //! Runs Debian's phpMyAdmin with php-fpm and MariaDB and compares two servers. An administrator
 //! logs in, makes a table, fills it, uploads a file of SQL, browses the table and exports it.
 //! Debian's apache2 serves the first run. Evenkeel serves the second one, with the same
-//! configuration, which is the package's, and an empty database.
+//! configuration, which is the package's, and an empty database. A second
+//! test compares a pool of Evenkeel with mod_php in the same way.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::application::{Story, is_the_same_on_both_servers};
-use evenkeel_tests::php_site::Application;
+use evenkeel_tests::php_site::{Application, Runner};
 use evenkeel_tests::visitor::Visitor;
 use std::fs;
 use std::path::Path;
 
 /// The accepted differences.
 const KNOWN: [(&str, &str); 0] = [];
+
+const KNOWN_IN_POOL: [(&str, &str); 0] = [];
 
 const PHPMYADMIN: Application = Application {
     name: "phpmyadmin",
@@ -91,8 +94,19 @@ const ROUTE: &str = "/phpmyadmin/index.php?route=";
 
 #[test]
 fn phpmyadmin_is_the_same_site_on_both_servers() {
+    visit(Runner::Fpm, &KNOWN);
+}
+
+/// A pool of Evenkeel beside mod_php.
+#[test]
+#[ignore = "takes a minute; WordPress in a pool is part of every run"]
+fn phpmyadmin_is_the_same_site_in_a_pool() {
+    visit(Runner::Module, &KNOWN_IN_POOL);
+}
+
+fn visit(runner: Runner, known: &[(&str, &str)]) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
-    is_the_same_on_both_servers(&PHPMYADMIN, &cache, &KNOWN, &|story| {
+    is_the_same_on_both_servers(&PHPMYADMIN, runner, &cache, known, &|story| {
         let user = story.visitor("user");
         let token = log_in(story, &user);
         make(story, &user, &token);

@@ -1,11 +1,12 @@
 //! Runs Debian's WordPress with php-fpm and MariaDB and compares two servers. An editor installs
 //! WordPress, logs in, sets permalinks, uploads a picture and posts, and a reader visits the site.
 //! Debian's apache2 serves the first run. Evenkeel serves the second one, with the same
-//! configuration and an empty database.
+//! configuration and an empty database. A second
+//! test compares a pool of Evenkeel with mod_php in the same way.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::application::{Story, is_the_same_on_both_servers, png};
-use evenkeel_tests::php_site::Application;
+use evenkeel_tests::php_site::{Application, Runner};
 use evenkeel_tests::visitor::{Reply, Visitor};
 use std::fs;
 use std::path::Path;
@@ -21,6 +22,8 @@ const KNOWN: [(&str, &str); 3] = [
     // Evenkeel does not close the client's connection on a script's `Connection: close`.
     ("/xmlrpc.php", "headers [\"Connection: close\"] and []"),
 ];
+
+const KNOWN_IN_POOL: [(&str, &str); 2] = [KNOWN[0], KNOWN[2]];
 
 /// WordPress, and its parts that Debian packages separately.
 const WORDPRESS: Application = Application {
@@ -63,8 +66,18 @@ require_once ABSPATH . 'wp-settings.php';
 
 #[test]
 fn wordpress_is_the_same_site_on_both_servers() {
+    visit(Runner::Fpm, &KNOWN);
+}
+
+/// A pool of Evenkeel beside mod_php.
+#[test]
+fn wordpress_is_the_same_site_in_a_pool() {
+    visit(Runner::Module, &KNOWN_IN_POOL);
+}
+
+fn visit(runner: Runner, known: &[(&str, &str)]) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
-    is_the_same_on_both_servers(&WORDPRESS, &cache, &KNOWN, &|story| {
+    is_the_same_on_both_servers(&WORDPRESS, runner, &cache, known, &|story| {
         let editor = story.visitor("editor");
         install(story, &editor);
         let picture = publish(story, &editor);

@@ -9,7 +9,7 @@
     reason = "functions of tests end a test as the tests do"
 )]
 
-use crate::php_site::{Application, PhpSite};
+use crate::php_site::{Application, PhpSite, Runner};
 use crate::server::{Kind, command};
 use crate::visitor::{Reply, Visitor, differences, settled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,13 +34,14 @@ struct Visit {
 /// text and the start of the difference. The test fails if one of them no longer occurs.
 pub fn is_the_same_on_both_servers(
     application: &'static Application,
+    runner: Runner,
     cache: &Path,
     known: &[(&str, &str)],
     play: &dyn Fn(&mut Story<'_>),
 ) {
     let before = enabled();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
-    let site = PhpSite::open(application, &scripts, cache).unwrap();
+    let site = PhpSite::open(application, runner, &scripts, cache).unwrap();
     let oracle = visit(&site, Kind::Apache, play);
     let other = visit(&site, Kind::Evenkeel, play);
     let mut found = differences(&oracle.replies, &other.replies);

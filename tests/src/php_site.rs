@@ -1,8 +1,10 @@
-//! A site of PHP for tests: an application of Debian, unpacked and not installed, with php-fpm and
-//! MariaDB on Unix sockets in a temporary folder, and a copy of /etc/apache2 that serves the site.
+//! A site of PHP for tests: an application of Debian, unpacked and not installed, with MariaDB and
+//! php-fpm on Unix sockets in a temporary folder, and a copy of /etc/apache2 that serves the site.
+//! In place of php-fpm, php_module may run the scripts: mod_php in apache2, and a pool in Evenkeel.
 //! All programs run as an unprivileged user.
 
 use crate::house::PATIENCE;
+use crate::php;
 use crate::server::{Kind, Server, command, evenkeel, free_port};
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use std::fs;
@@ -38,6 +40,15 @@ pub struct Application {
     pub php: &'static str,
 }
 
+/// What runs the scripts of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// php-fpm, by Debian's configuration of it.
+    Fpm,
+    /// php_module, under prefork.
+    Module,
+}
+
 /// The unprivileged user, if root runs the tests.
 const USER: &str = "www-data";
 
@@ -60,8 +71,14 @@ listen = @ROOT@/php.sock
 pm = static
 pm.max_children = 4
 catch_workers_output = yes
-php_admin_value[sendmail_path] = /bin/true
-@PHP@";
+";
+
+/// Settings of PHP for every application, in php-fpm's form.
+const PHP: &str = "php_admin_value[sendmail_path] = /bin/true\n";
+
+/// The folders of php.ini and of the files beside it, under both runners.
+const INI: &str = "/etc/php/8.2/fpm";
+const MORE_INI: &str = "PHP_INI_SCAN_DIR=/etc/php/8.2/fpm/conf.d";
 
 /// The main configuration file: it defines the variables of Debian's envvars and includes
 /// apache2.conf.
@@ -98,11 +115,12 @@ Require all granted
 </Directory>
 ";
 
-/// The folder with the application, and the running database server and php-fpm.
+/// The folder with the application, and the running database server and php-fpm, if that runs the
+/// scripts.
 #[derive(Debug)]
 pub struct PhpSite {
     // Fields are dropped in order: the programs end before the folder is removed.
-    _programs: [Program; 2],
+    _programs: Vec<Program>,
     /// The port of the web server.
     pub port: u16,
     application: &'static Application,
@@ -114,6 +132,7 @@ impl PhpSite {
     /// repository's scripts, and `cache` is the folder that keeps downloaded packages.
     pub fn open(
         application: &'static Application,
+        runner: Runner,
         scripts: &Path,
         cache: &Path,
     ) -> Result<PhpSite, String> {
@@ -129,12 +148,15 @@ impl PhpSite {
         }
         relocate(&folder.join("package"), folder).map_err(|error| format!("a link: {error}"))?;
         let port = free_port()?;
-        configure(application, folder, port)?;
+        configure(application, runner, folder, port)?;
         run(Command::new("chmod").arg("755").arg(folder), "")?;
         if geteuid().is_root() {
             run(Command::new("chown").arg("-hR").arg(format!("{USER}:{USER}")).arg(folder), "")?;
         }
-        let programs = [start_database(folder)?, start_php(folder)?];
+        let mut programs = vec![start_database(folder)?];
+        if runner == Runner::Fpm {
+            programs.push(start_php(folder)?);
+        }
         Ok(PhpSite { _programs: programs, port, application, root })
     }
 
@@ -186,13 +208,11 @@ impl PhpSite {
 
     /// Starts a server of this kind as the unprivileged user.
     pub fn serve(&self, kind: Kind) -> Result<Server, String> {
-        // The unprivileged user may have no access to the folder of the built binary.
-        let copy = self.path("apache2");
-        if kind == Kind::Evenkeel && !copy.exists() {
-            let built = evenkeel();
-            fs::copy(&built, copy).map_err(|error| format!("{}: {error}", built.display()))?;
+        if kind == Kind::Evenkeel {
+            copy(&evenkeel(), &self.path("apache2"))?;
         }
-        Server::start_as(kind, self.root.path(), self.port, over(), "-DFOREGROUND")
+        let over = [over(), &["env", MORE_INI]].concat();
+        Server::start_as(kind, self.root.path(), self.port, &over, "-DFOREGROUND")
     }
 
     /// The last 20 lines of a log file.
@@ -202,6 +222,14 @@ impl PhpSite {
         let lines: Vec<&str> = text.lines().collect();
         lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
     }
+}
+
+/// Copies a built program, because the unprivileged user may have no access to its folder.
+fn copy(built: &Path, to: &Path) -> Result<(), String> {
+    if !to.exists() {
+        fs::copy(built, to).map_err(|error| format!("{}: {error}", built.display()))?;
+    }
+    Ok(())
 }
 
 fn fill(text: &str, root: &Path, port: u16) -> String {
@@ -230,41 +258,96 @@ fn relocate(folder: &Path, root: &Path) -> io::Result<()> {
 }
 
 /// Copies /etc/apache2 and makes an administrator's changes: the address, the modules that
-/// the application needs, Debian's configuration of php-fpm with the socket in this folder, the
-/// package's configuration of the application, and the site.
-fn configure(application: &Application, root: &Path, port: u16) -> Result<(), String> {
+/// the application needs, Debian's configuration of the runner, the package's configuration of the
+/// application, and the site.
+fn configure(
+    application: &Application,
+    runner: Runner,
+    root: &Path,
+    port: u16,
+) -> Result<(), String> {
     let web = format!("@ROOT@/{}", application.web);
     run(Command::new("cp").args(["-a", "/etc/apache2"]).arg(root.join("etc")), "")?;
     let write = |name: &str, text: &str| {
         fs::write(root.join(name), fill(text, root, port))
             .map_err(|error| format!("{name}: {error}"))
     };
-    for module in ["rewrite", "proxy", "proxy_fcgi"] {
-        for ending in ["load", "conf"] {
-            let name = format!("{module}.{ending}");
-            if root.join("etc/mods-available").join(&name).exists() {
-                let link = root.join("etc/mods-enabled").join(&name);
-                symlink(format!("../mods-available/{name}"), &link)
-                    .map_err(|error| format!("{}: {error}", link.display()))?;
-            }
+    let settings = [PHP, application.php].concat();
+    enable(root, "rewrite")?;
+    match runner {
+        Runner::Fpm => {
+            ["proxy", "proxy_fcgi"].iter().try_for_each(|module| enable(root, module))?;
+            let glue = "/etc/apache2/conf-available/php8.2-fpm.conf";
+            let glue = fs::read_to_string(glue)
+                .map_err(|error| format!("{glue}: {error}; install the package php8.2-fpm"))?;
+            let glue = glue.replace("/run/php/php8.2-fpm", "@ROOT@/php");
+            write("etc/conf-enabled/php8.2-fpm.conf", &glue)?;
+            write("fpm.conf", &[FPM, &settings].concat())?;
+        }
+        Runner::Module => {
+            use_module(root)?;
+            let lines = settings.lines().filter_map(directive).collect::<String>();
+            write("etc/conf-enabled/php.conf", &format!("PHPINIDir {INI}\n{lines}"))?;
         }
     }
-    let glue = "/etc/apache2/conf-available/php8.2-fpm.conf";
-    let glue = fs::read_to_string(glue)
-        .map_err(|error| format!("{glue}: {error}; install the package php8.2-fpm"))?;
-    write("etc/conf-enabled/php8.2-fpm.conf", &glue.replace("/run/php/php8.2-fpm", "@ROOT@/php"))?;
     if let Some(glue) = application.glue {
         let path = root.join("package").join(glue);
         let text = fs::read_to_string(&path);
         let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-        let text = text.replace(" /usr/share/", " @ROOT@/usr/share/");
-        let text = text.replace(" /var/lib/", " @ROOT@/var/lib/");
+        let mut text = text.replace(" /usr/share/", " @ROOT@/usr/share/");
+        // The last three are in a list of folders.
+        for (old, new) in [
+            (" /var/lib/", " @ROOT@/var/lib/"),
+            (":/usr/share/", ":@ROOT@/usr/share/"),
+            (":/etc/phpmyadmin/", ":@ROOT@/etc/config.inc.php:@ROOT@/tmp/"),
+            (":/var/lib/", ":@ROOT@/var/lib/"),
+        ] {
+            text = text.replace(old, new);
+        }
         write("etc/conf-enabled/application.conf", &[SHARED, &text].concat())?;
     }
     write("etc/ports.conf", "Listen 127.0.0.1:@PORT@\n")?;
     write("etc/sites-enabled/000-default.conf", &SITE.replace("@WEB@", &web))
         .and_then(|()| write("httpd.conf", HTTPD))
-        .and_then(|()| write("fpm.conf", &FPM.replace("@PHP@", application.php)))
+}
+
+/// Enables a module in the copy of /etc/apache2, as a2enmod does.
+fn enable(root: &Path, module: &str) -> Result<(), String> {
+    for ending in ["load", "conf"] {
+        let name = format!("{module}.{ending}");
+        if root.join("etc/mods-available").join(&name).exists() {
+            let link = root.join("etc/mods-enabled").join(&name);
+            symlink(format!("../mods-available/{name}"), &link)
+                .map_err(|error| format!("{}: {error}", link.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Enables php_module in the copy of /etc/apache2 as its package does: with prefork, and with the
+/// files of the package, which is unpacked and not installed.
+fn use_module(root: &Path) -> Result<(), String> {
+    let module = php::oracle()?;
+    copy(&module, &root.join("libphp8.2.so"))?;
+    copy(&php::build()?, &root.join("evenkeel-php8.2"))?;
+    let package = module.ancestors().nth(5).unwrap_or(root).join("etc/apache2/mods-available");
+    for ending in ["load", "conf"] {
+        let _other = fs::remove_file(root.join(format!("etc/mods-enabled/mpm_event.{ending}")));
+        let path = package.join(format!("php8.2.{ending}"));
+        let text = fs::read_to_string(&path);
+        let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = text.replace("/usr/lib/apache2/modules", &root.to_string_lossy());
+        let own = root.join(format!("etc/mods-available/php8.2.{ending}"));
+        fs::write(&own, text).map_err(|error| format!("{}: {error}", own.display()))?;
+    }
+    enable(root, "mpm_prefork")?;
+    enable(root, "php8.2")
+}
+
+/// The directive of php_module for a setting of php-fpm.
+fn directive(setting: &str) -> Option<String> {
+    let (name, value) = setting.strip_prefix("php_admin_value[")?.split_once("] = ")?;
+    Some(format!("php_admin_value {name} \"{value}\"\n"))
 }
 
 fn start_database(root: &Path) -> Result<Program, String> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use evenkeel_message::{Level, Notice, quoted};
 use evenkeel_pool::{Census, Law, Limits, Stage};
 use evenkeel_scoreboard::{ApplicationLine, Figure};
-use evenkeel_sys::application::{Grandchild, listen_at, refuse_waiting};
+use evenkeel_sys::application::{listen_at, refuse_waiting};
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::identity::Identity;
 use evenkeel_sys::process::{self, End, Pid};
@@ -46,8 +46,8 @@ const MOST_WAIT_US: u64 = 5_000_000;
 /// How long a script may go on between SIGTERM and SIGKILL.
 const TERMINATION_US: u64 = 2_000_000;
 
-/// How long workers may go on whose zygote has died.
-const ORPHAN_US: u64 = 8_000_000;
+/// The most workers that the log line about a dead zygote names.
+const MOST_NAMED: usize = 8;
 
 /// The kernel's queue of a pool, if net.core.somaxconn allows it.
 const BACKLOG: i32 = 4096;
@@ -98,8 +98,8 @@ struct Inner {
     next_id: u64,
     /// Whether a zygote with the new settings is to be started although the old one works.
     renews: bool,
-    /// Workers whose zygote has died, and when they are ended.
-    orphans: Vec<(Grandchild, u64)>,
+    /// Zygotes that have died, with the workers that answer their last requests.
+    orphaned: Vec<Zygote>,
 }
 
 impl Pool {
@@ -134,7 +134,7 @@ impl Pool {
             wait_until_us: 0,
             next_id: 0,
             renews: false,
-            orphans: Vec::new(),
+            orphaned: Vec::new(),
         };
         let waker = Arc::new(waker);
         Ok(Rc::new(Self { path, secret, line, waker, owner, inner: RefCell::new(inner) }))
@@ -174,6 +174,7 @@ impl Pool {
     pub fn forget(&self) {
         let mut inner = self.inner.borrow_mut();
         inner.zygotes.clear();
+        inner.orphaned.clear();
         inner.listener = None;
     }
 
@@ -200,6 +201,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         if self.owner == process::own_pid() {
             self.remove_socket();
+            // Nobody is left whom they could answer.
+            self.inner.get_mut().orphaned.iter().for_each(Zygote::kill_workers);
         }
     }
 }
@@ -303,27 +306,25 @@ impl Pool {
         let Some(at) = inner.zygotes.iter().position(|zygote| zygote.pid == pid) else {
             return false;
         };
-        let was_ready = inner.zygotes.get(at).is_some_and(Zygote::is_ready);
         inner.hear(&self.line, set, now_us, notices);
         let mut zygote = inner.zygotes.remove(at);
         zygote.let_go(set);
         let (was_told, started_us) = (zygote.is_told(), zygote.started_us);
-        inner.costs.retire_all(&zygote);
-        // Workers whose zygote is gone end after their requests.
-        let end_us = now_us.saturating_add(ORPHAN_US);
-        inner.orphans.extend(zygote.into_workers().into_iter().map(|it| (it, end_us)));
+        let left = zygote.orphan();
         if !was_told {
             let name = &inner.application.name;
             let how = match end {
                 End::Exited(status) => format!("exited with status {status}"),
                 End::Killed { signal, .. } => format!("was killed by signal {signal}"),
             };
-            let text = format!("pool {name}: the zygote (pid {}) {how}", pid.as_raw_nonzero());
+            let pid = pid.as_raw_nonzero();
+            let text = format!("pool {name}: the zygote (pid {pid}) {how}{}", named(&left));
             notices.push(Notice::own("php", Level::Error, text));
-            if !was_ready || now_us.saturating_sub(started_us) < LEAST_WAIT_US {
+            if !zygote.has_started() || now_us.saturating_sub(started_us) < LEAST_WAIT_US {
                 inner.fail(&self.line, now_us);
             }
         }
+        inner.orphaned.push(zygote);
         inner.next_us = 0;
         true
     }
@@ -395,16 +396,18 @@ impl Inner {
     fn size(&mut self, pool: &Pool, set: &Epoll, now_us: u64, notices: &mut Vec<Notice>) {
         let line = &*pool.line;
         let (mut children, mut busy, mut memory) = (Vec::new(), 0, 0);
-        for zygote in &mut self.zygotes {
+        self.bury(line, notices);
+        for zygote in self.zygotes.iter_mut().chain(&mut self.orphaned) {
             zygote.look(now_us, &self.application.bounds, &mut children);
         }
         for child in &children {
             busy += u64::from(child.working > 0);
         }
-        for zygote in &self.zygotes {
+        let all = || self.zygotes.iter().chain(&self.orphaned);
+        for zygote in all() {
             memory += zygote.memory();
         }
-        let totals = self.costs.totals(&self.zygotes);
+        let totals = self.costs.totals(all());
         let in_flight = line.read(Figure::InFlight);
         let queue = in_flight.saturating_sub(busy);
         if in_flight > 0 || busy > 0 || totals.requests != line.read(Figure::Requests) {
@@ -429,7 +432,7 @@ impl Inner {
         ] {
             line.set(figure, value);
         }
-        line.publish_workers(self.zygotes.iter().flat_map(Zygote::list));
+        line.publish_workers(all().flat_map(Zygote::list));
         self.start_zygote(pool, set, queue > 0, now_us, notices);
         let ready = self.zygotes.iter().rposition(Zygote::is_ready);
         let generation = ready.map_or(0, |at| at as u64);
@@ -469,13 +472,6 @@ impl Inner {
         }
         self.finish_renewal(ready);
         self.rest(line, now_us);
-        self.orphans.retain(|(worker, end_us)| {
-            let is_due = now_us >= *end_us;
-            if is_due {
-                worker.kill();
-            }
-            !is_due
-        });
         for zygote in self.zygotes.iter_mut().filter(|zygote| zygote.is_spent()) {
             zygote.let_go(set);
         }
@@ -484,8 +480,23 @@ impl Inner {
         line.set(Figure::Zygote, u64::try_from(newest).unwrap_or_default());
         let is_moving = now_us.saturating_sub(self.active_us) < REST_US
             || children.iter().any(|child| child.stage == Stage::Starting)
+            || !self.orphaned.is_empty()
             || self.zygotes.iter().any(|zygote| !zygote.is_ready() || zygote.is_ending());
         self.next_us = now_us.saturating_add(if is_moving { TICK_US } else { REST_US });
+    }
+
+    /// Forgets workers without a zygote that have ended, and names those that died in a request.
+    fn bury(&mut self, line: &ApplicationLine, notices: &mut Vec<Notice>) {
+        for zygote in &mut self.orphaned {
+            for death in zygote.bury() {
+                self.costs.retire(&death.page);
+                if death.was_busy() {
+                    line.add(Figure::Deaths, 1);
+                    notices.push(of_death(&self.application.name, &death));
+                }
+            }
+        }
+        self.orphaned.retain(|zygote| !zygote.is_empty());
     }
 
     /// Starts a zygote if requests come and there is none, or for a renewal.
@@ -564,6 +575,20 @@ impl Inner {
 /// open(2)'s.
 pub fn open_log(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).open(path)
+}
+
+/// The end of the line about a dead zygote: the busy workers that it has left, with their scripts.
+fn named(left: &[(i32, Vec<u8>)]) -> String {
+    let one = |(pid, script): &(i32, Vec<u8>)| format!("pid {pid} in {}", quoted(script));
+    let more = left.len().saturating_sub(MOST_NAMED);
+    let mut names: Vec<String> = left.iter().take(MOST_NAMED).map(one).collect();
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; its workers finish their requests: {}", names.join(", ")),
+    }
 }
 
 fn of_death(pool: &str, death: &Death) -> Notice {

@@ -313,7 +313,7 @@ async fn fail(
 /// server, and 302 to anything else (cgi_common.h: `cgi_handle_response`). The rest of its output
 /// is read away.
 pub(crate) async fn redirect(request: &mut Request, answered: &mut Answered) -> Option<Answer> {
-    let Answered { head, body } = answered;
+    let Answered { head, body, .. } = answered;
     let status = match &head.status {
         Some((number, _)) => *number,
         None => request.resource.status.code(),

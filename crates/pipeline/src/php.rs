@@ -137,7 +137,10 @@ pub(crate) async fn run(
     let answered = exchange(&may_wait, ask, blocking_pool, &departure, &mut notices, &late).await;
     notices.into_iter().for_each(|notice| request.notify(notice));
     match answered {
-        Ok(answered) => php::respond(request, answered.head, answered.body),
+        Ok(answered) => {
+            answered.env.iter().for_each(|(name, value)| request.resource.env.set(name, value));
+            php::respond(request, answered.head, answered.body)
+        }
         Err(failure) => {
             request.notify(pool_failure(pool.name(), &failure.kind, &file));
             if !matches!(failure.kind, FailureKind::ClientGone) {

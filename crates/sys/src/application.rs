@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -323,9 +324,18 @@ impl Grandchild {
         (own == parent.as_raw_nonzero().get()).then_some(Self(process))
     }
 
-    /// Ends the process (SIGKILL). One that has ended is no error.
-    pub fn kill(&self) {
-        let _gone = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
+    /// Sends the process SIGTERM, or SIGKILL. Errors are those of pidfd_send_signal(2).
+    pub fn signal(&self, kill: bool) -> io::Result<()> {
+        let signal = if kill { Signal::KILL } else { Signal::TERM };
+        Ok(rustix::process::pidfd_send_signal(&self.0, signal)?)
+    }
+
+    /// Whether the process has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        // The descriptor is readable from then on (pidfd_open(2)).
+        let mut set = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut set, Some(&Timespec::default())).is_ok_and(|count| count > 0)
     }
 }
 
@@ -380,7 +390,10 @@ mod tests {
         let (pid, own) = (i32::try_from(child.id()).unwrap(), crate::process::own_pid());
         let other = Pid::from_raw(1).unwrap();
         assert!(Grandchild::of(pid, other).is_none() && Grandchild::of(1, own).is_none());
-        Grandchild::of(pid, own).unwrap().kill();
+        let process = Grandchild::of(pid, own).unwrap();
+        assert!(!process.has_ended());
+        process.signal(true).unwrap();
         assert!(!child.wait().unwrap().success());
+        assert!(process.has_ended() && process.signal(true).is_err());
     }
 }

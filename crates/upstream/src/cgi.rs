@@ -153,7 +153,7 @@ pub async fn run_program(
                 silent: None,
                 is_slow: false,
             };
-            Ok(Answered { head, body: stream.gather().await })
+            Ok(Answered { head, body: stream.gather().await, env: Default::default() })
         }
         Err(failure) => Err((failure, talk.remains)),
     }

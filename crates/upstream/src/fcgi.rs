@@ -68,6 +68,8 @@ pub struct Answered {
     pub head: ScriptHead,
     /// The body. The length of a stream is not known.
     pub body: Body,
+    /// The variables that a script of PHP had set by the time of the head.
+    pub env: Variables,
 }
 
 /// Sends a request to an application and receives the response. Notices about the time before the
@@ -105,13 +107,15 @@ pub async fn exchange(
         };
         let begun = Conversation::begin(socket, encode, body, patience, blocking_pool);
         let mut conversation = begun?;
-        let (head, first) = head(&mut conversation, departure, &mut complaints, notices).await?;
+        let mut env = Variables::default();
+        let told = (&mut *notices, &mut env);
+        let (head, first) = head(&mut conversation, departure, &mut complaints, told).await?;
         if let Some(reports) = &mut reports {
             reports.note_head();
         }
-        Ok((head, first, conversation))
+        Ok((head, first, env, conversation))
     };
-    let (head, first, conversation) = match asked.await {
+    let (head, first, env, conversation) = match asked.await {
         Ok(answered) => answered,
         Err(kind) => return Err(Failure { kind, target }),
     };
@@ -125,7 +129,7 @@ pub async fn exchange(
         script,
         target,
     };
-    Ok(Answered { head, body: stream.gather().await })
+    Ok(Answered { head, body: stream.gather().await, env })
 }
 
 /// Waits for the head. Returns the head, and the beginning of the body that came with it.
@@ -133,7 +137,7 @@ async fn head(
     conversation: &mut Conversation,
     departure: &Departure,
     complaints: &mut Complaints,
-    notices: &mut Vec<Notice>,
+    (notices, env): (&mut Vec<Notice>, &mut Variables),
 ) -> Result<(ScriptHead, Bytes), FailureKind> {
     let (mut head, mut end) = (Vec::new(), HeadEnd::default());
     let begin = Instant::now();
@@ -174,7 +178,9 @@ async fn head(
                 return Ok((parsed, bytes));
             }
             Event::Complaint(bytes) => notices.extend(complaints.notice(&bytes)),
-            // No report comes before the end of the response.
+            Event::Report(bytes) if complaints.voice == Voice::OwnWorker => {
+                report::read_variables(&bytes, env);
+            }
             Event::Report(_) => notices.push(unknown(REPORT)),
             Event::Unknown(kind) => notices.push(unknown(kind)),
             Event::End => return Err(FailureKind::HalfHead(!head.is_empty())),

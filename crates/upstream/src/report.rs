@@ -3,7 +3,7 @@
 //! that the script has set (`php/evenkeel-php.c`: `end_request`).
 
 use crate::failure::FailureKind;
-use evenkeel_message::{Late, Level, Notice, quoted};
+use evenkeel_message::{Late, Level, Notice, Variables, quoted};
 use std::time::Instant;
 
 /// The most bytes of a report.
@@ -127,6 +127,15 @@ impl Reports {
             ("app-line-us", line_us),
         ] {
             late.notes.set(name, value.to_string());
+        }
+    }
+}
+
+/// Reads the report before the head: the variables that the script has set.
+pub(crate) fn read_variables(mut report: &[u8], env: &mut Variables) {
+    while let Some((kind, name, value)) = next_pair(&mut report) {
+        if kind == b'e' {
+            env.set(name, value);
         }
     }
 }

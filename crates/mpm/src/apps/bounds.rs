@@ -103,13 +103,9 @@ impl Costs {
         self.ended.add(page);
     }
 
-    pub(super) fn retire_all(&mut self, zygote: &Zygote) {
-        zygote.pages().for_each(|page| self.ended.add(page));
-    }
-
-    pub(super) fn totals(&self, zygotes: &[Zygote]) -> Totals {
+    pub(super) fn totals<'a>(&self, zygotes: impl Iterator<Item = &'a Zygote>) -> Totals {
         let mut totals = self.ended;
-        zygotes.iter().flat_map(Zygote::pages).for_each(|page| totals.add(page));
+        zygotes.flat_map(Zygote::pages).for_each(|page| totals.add(page));
         totals
     }
 

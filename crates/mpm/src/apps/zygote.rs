@@ -35,6 +35,8 @@ pub(super) struct Zygote {
     channel: Option<ZygoteChannel>,
     pub(super) started_us: u64,
     phase: Phase,
+    /// Whether PHP has started in it.
+    has_started: bool,
     /// Whether it was told to end.
     is_told: bool,
     seats: BTreeMap<u32, Seat>,
@@ -46,6 +48,8 @@ enum Phase {
     Ready,
     /// Its workers end after their requests, and then it does.
     Ending,
+    /// It has died. Its workers end after their requests.
+    Dead,
 }
 
 /// The place of a worker.
@@ -78,7 +82,8 @@ pub(super) enum Event {
 /// The end of a worker.
 pub(super) struct Death {
     pub(super) pid: i32,
-    status: i32,
+    /// The status of wait(2); `None` if the zygote died before it could tell.
+    status: Option<i32>,
     pub(super) page: PageContent,
     pub(super) script: Vec<u8>,
     is_late: bool,
@@ -105,7 +110,7 @@ impl Totals {
 impl Death {
     /// Whether the worker has neither been told to end nor reached one of its bounds.
     pub(super) fn is_unasked(&self) -> bool {
-        self.status != 0
+        self.status != Some(0)
     }
 
     pub(super) fn was_busy(&self) -> bool {
@@ -118,11 +123,13 @@ impl Death {
     }
 
     pub(super) fn how(&self) -> String {
-        let signal = self.status & 0x7f;
-        match signal {
+        match self.status {
             _ if self.is_late => "was ended after AppRequestTimeout".into(),
-            0 => format!("has ended with status {}", (self.status >> 8) & 0xff),
-            _ => format!("was killed by signal {signal}"),
+            None => "has died after its zygote".into(),
+            Some(status) if status & 0x7f == 0 => {
+                format!("has ended with status {}", (status >> 8) & 0xff)
+            }
+            Some(status) => format!("was killed by signal {}", status & 0x7f),
         }
     }
 }
@@ -162,6 +169,7 @@ impl Zygote {
             channel: Some(channel),
             started_us: now_us,
             phase: Phase::Starting,
+            has_started: false,
             is_told: false,
             seats: BTreeMap::new(),
         })
@@ -171,8 +179,12 @@ impl Zygote {
         self.phase == Phase::Ready
     }
 
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
+    }
+
     pub(super) fn is_ending(&self) -> bool {
-        self.phase == Phase::Ending
+        matches!(self.phase, Phase::Ending | Phase::Dead)
     }
 
     pub(super) fn is_told(&self) -> bool {
@@ -195,7 +207,7 @@ impl Zygote {
             };
             return Some(match said {
                 ZygoteSays::Ready if self.phase == Phase::Starting => {
-                    self.phase = Phase::Ready;
+                    (self.phase, self.has_started) = (Phase::Ready, true);
                     Event::Ready
                 }
                 ZygoteSays::Ready => continue,
@@ -213,7 +225,7 @@ impl Zygote {
                     let Some(seat) = self.seats.remove(&seat) else { continue };
                     Event::Died(Death {
                         pid: seat.pid,
-                        status,
+                        status: Some(status),
                         page: seat.page.read(),
                         script: seat.page.script(),
                         is_late: seat.terminated_us.is_some_and(|at| at <= now_us),
@@ -231,7 +243,11 @@ impl Zygote {
     /// Reads the pages, ends what takes too long, and adds the workers to the census.
     pub(super) fn look(&mut self, now_us: u64, bounds: &Bounds, children: &mut Vec<Child>) {
         let (ends, channel) = (self.is_ending(), self.channel.as_ref());
-        let signal = |seat, kill| channel.is_some_and(|it| it.signal(seat, kill).is_ok());
+        let is_dead = self.phase == Phase::Dead;
+        let signal = |number, process: &Option<Grandchild>, kill| match process {
+            Some(process) if is_dead => process.signal(kill).is_ok(),
+            _ => channel.is_some_and(|it| it.signal(number, kill).is_ok()),
+        };
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let most_us = bounds.request_timeout.map(micros);
         let slow_us = bounds.slow.as_ref().map(|(time, _)| micros(*time));
@@ -251,11 +267,11 @@ impl Zygote {
                 let runs_us = now_us.saturating_sub(seat.content.began_us);
                 // A message that cannot be sent is sent at the next tick.
                 match seat.terminated_us {
-                    None if runs_us > most_us && signal(number, false) => {
+                    None if runs_us > most_us && signal(number, &seat.process, false) => {
                         seat.terminated_us = Some(now_us);
                     }
                     Some(at) if now_us.saturating_sub(at) > TERMINATION_US && !seat.is_killed => {
-                        seat.is_killed = signal(number, true);
+                        seat.is_killed = signal(number, &seat.process, true);
                     }
                     _ => {}
                 }
@@ -273,7 +289,8 @@ impl Zygote {
             }
             children.push(Child {
                 id: seat.id,
-                generation: u64::from(!ends),
+                // Workers of a dead zygote do not keep the next one from having as many.
+                generation: if is_dead { u64::MAX } else { u64::from(!ends) },
                 stage,
                 since: Duration::from_micros(seat.since_us),
                 working: usize::from(is_busy),
@@ -396,9 +413,39 @@ impl Zygote {
         self.seats.values().map(|seat| &seat.content)
     }
 
-    /// The workers that the zygote has left when it died.
-    pub(super) fn into_workers(self) -> Vec<Grandchild> {
-        self.seats.into_values().filter_map(|seat| seat.process).collect()
+    /// Notes that it has died. Returns the processes and the scripts of the workers that are busy.
+    pub(super) fn orphan(&mut self) -> Vec<(i32, Vec<u8>)> {
+        self.phase = Phase::Dead;
+        self.seats.retain(|_, seat| seat.process.is_some());
+        let is_busy = |seat: &&Seat| seat.page.read().state == WorkerState::Busy;
+        let busy = self.seats.values().filter(is_busy);
+        busy.map(|seat| (seat.pid, seat.page.script())).collect()
+    }
+
+    /// Forgets the workers of a dead zygote that have ended.
+    pub(super) fn bury(&mut self) -> Vec<Death> {
+        let mut deaths = Vec::new();
+        self.seats.retain(|_, seat| {
+            let is_alive = seat.process.as_ref().is_some_and(|process| !process.has_ended());
+            if !is_alive {
+                deaths.push(Death {
+                    pid: seat.pid,
+                    status: None,
+                    page: seat.page.read(),
+                    script: seat.page.script(),
+                    is_late: seat.terminated_us.is_some(),
+                });
+            }
+            is_alive
+        });
+        deaths
+    }
+
+    /// Ends the workers of a dead zygote at once.
+    pub(super) fn kill_workers(&self) {
+        for process in self.seats.values().filter_map(|seat| seat.process.as_ref()) {
+            let _gone = process.signal(true);
+        }
     }
 }
 
