@@ -5,12 +5,13 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::compare::shown;
-use evenkeel_tests::house::wait_for;
+use evenkeel_tests::house::{House, children_of, wait_for};
 use evenkeel_tests::php_site::{Program, as_user};
 use evenkeel_tests::play::{Cast, play};
 use evenkeel_tests::script::parse;
 use evenkeel_tests::server::{Kind, free_port};
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ php_admin_value[post_max_size] = 200M
 /// A running php-fpm, and the folder with its socket.
 struct Fpm {
     // The program ends before the folder is removed.
-    _program: Program,
+    program: Program,
     folder: TempDir,
     port: u16,
 }
@@ -58,7 +59,7 @@ impl Fpm {
             Program::start(server, &path.join("said.txt"), &path.join("php.sock")).unwrap();
         wait_for("php-fpm's port", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())
             .unwrap();
-        Fpm { _program: program, folder, port }
+        Fpm { program, folder, port }
     }
 
     fn fill(&self, text: &str) -> String {
@@ -96,4 +97,63 @@ fn scripts_of_php_answer_as_behind_apache2() {
     }
     assert!(failures.is_empty(), "{} of {played}:\n{}", failures.len(), failures.join("\n"));
     assert!(played >= 60, "{played} exchanges alone were played");
+}
+
+/// Under prefork, so that other children show the status than those that have met php-fpm.
+const STATUS: &str = "\
+LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so
+LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so
+LoadModule proxy_fcgi_module /usr/lib/apache2/modules/mod_proxy_fcgi.so
+LoadModule status_module /usr/lib/apache2/modules/mod_status.so
+<Location /status>
+SetHandler server-status
+</Location>
+<FilesMatch \"\\.php$\">
+SetHandler \"proxy:unix:@SOCKET@|fcgi://localhost\"
+</FilesMatch>
+";
+
+#[test]
+fn the_status_shows_the_processes_of_php_fpm() {
+    let fpm = Fpm::start();
+    let house = House::open(&fpm.fill(STATUS), &[]).unwrap();
+    let script = "<?php touch($_GET['mark']); while (!file_exists($_GET['go'])) clearstatcache();";
+    fs::write(house.path("htdocs/burns.php"), script).unwrap();
+    let (mark, go) = (fpm.folder.path().join("mark"), fpm.folder.path().join("go"));
+    let ask = |target: &str| {
+        let mut stream = TcpStream::connect(house.address).unwrap();
+        let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close");
+        stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
+        stream
+    };
+    let text = |mut stream: TcpStream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(!text(ask("/status?auto")).contains("Listener-"));
+    let busy = ask(&format!("/burns.php?mark={}&go={}", mark.display(), go.display()));
+    wait_for("the script", || mark.exists()).unwrap();
+    let master = fpm.program.id();
+    let children = children_of(master).len();
+    let lines = || text(ask("/status?auto"));
+    // Each child of prefork looks once a second.
+    let runs = format!("Listener-0-Running: 1\nListener-0-Waiting: {}\n", children - 1);
+    wait_for("the script to be seen", || lines().contains(&runs)).unwrap();
+    let auto = lines();
+    let socket = fpm.folder.path().join("php.sock");
+    for line in [
+        format!("Listener-0-Socket: {}\n", socket.display()),
+        format!("Listener-0-Pid: {master}\nListener-0-Children: {children}\n"),
+    ] {
+        assert!(auto.contains(&line), "{line}: {auto}");
+    }
+    let page = text(ask("/status?json"));
+    let (_, body) = page.split_once("\r\n\r\n").unwrap();
+    let page: serde_json::Value = serde_json::from_str(body.trim()).unwrap();
+    assert_eq!(page["listeners"][0]["pid"], master);
+    let words = page["pool_words"].to_string();
+    assert!(words.contains(&format!("(pid {master}) has {children} children")), "{words}");
+    fs::write(go, "").unwrap();
+    assert!(text(busy).starts_with("HTTP/1.1 200 "));
 }

@@ -3,8 +3,9 @@
 //! the script and the process, and the steady clients notice nothing.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::house::{House, send, wait_for};
 use evenkeel_tests::php::build;
+use rustix::process::Signal;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -96,6 +97,20 @@ const FAILURES: &[Failure] = &[
         for ($i = 0; $i < 8; $i++) proc_close(proc_open('sleep 5 &', $no, $no)); echo 'forked';",
         Seen::Whole("forked".len()),
         None,
+    ),
+    Failure(
+        "endless",
+        "<?php for ($i = 0; ; $i++) header(\"X-$i: 0123456789012345678901234\", false);",
+        Seen::Status(500),
+        Some("Allowed memory size of 33554432 bytes exhausted"),
+    ),
+    Failure(
+        "bomb",
+        // All of it is in the process group of the worker, which ends as one.
+        "<?php $no = [];
+        for ($i = 0; $i < 40; $i++) $all[] = proc_open('sleep 4321', $no, $no); sleep(600);",
+        Seen::Status(504),
+        Some("was ended after AppRequestTimeout in "),
     ),
 ];
 
@@ -233,4 +248,181 @@ fn each_failure_is_answered_or_named_once_and_disturbs_nobody() {
         }
     }
     assert_eq!(parse(&ask(house.address, "steady.php")).1, b"steady");
+    wait_for("the end of what scripts have started", || sleepers() == 0).unwrap();
+}
+
+/// The processes that the script `bomb` starts.
+fn sleepers() -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let words = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    words.filter(|words| words == b"sleep\x004321\0").count()
+}
+
+/// Starts a server with these scripts beside `steady.php`, under a command if one is given.
+fn open(more: &str, scripts: &[(&str, &str)], over: &[&str]) -> House {
+    build().unwrap();
+    let mut house = House::lay_out(&[CONFIGURATION, STATUS, more].concat()).unwrap();
+    fs::create_dir_all(house.path("run")).unwrap();
+    for (name, script) in scripts.iter().chain(&[("steady", "<?php echo 'steady';")]) {
+        fs::write(house.path(&format!("htdocs/{name}.php")), script).unwrap();
+    }
+    let root = house.path("");
+    let words: Vec<_> =
+        over.iter().map(|it| it.replace("@ROOT@", root.to_str().unwrap())).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    house.start(&words).unwrap();
+    assert_eq!(parse(&ask(house.address, "steady.php")).1, b"steady");
+    house
+}
+
+const STATUS: &str = "\
+LoadModule status_module /usr/lib/apache2/modules/mod_status.so
+<Location /status>
+SetHandler server-status
+</Location>
+";
+
+/// The bytes of memory that the serving children have of their own.
+fn own_memory(house: &House) -> u64 {
+    let of = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    house.children().into_iter().map(of).sum()
+}
+
+#[test]
+fn a_gibibyte_for_a_slow_client_stays_with_the_script() {
+    let floods = "<?php for ($i = 0; $i < 1024; $i++) { echo str_repeat('x', 1 << 20); flush(); }";
+    let house = open("", &[("floods", floods)], &[]);
+    let before = own_memory(&house);
+    let slow: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = TcpStream::connect(house.address).unwrap();
+            let head = "GET /floods.php HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.read_exact(&mut [0; 1 << 10]).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        for mut stream in &slow {
+            stream.read_exact(&mut [0; 1 << 10]).unwrap();
+        }
+        assert_eq!(parse(&ask(house.address, "steady.php")).1, b"steady");
+        let grown = own_memory(&house).saturating_sub(before);
+        assert!(grown < 16 << 20, "{grown} bytes for four slow clients");
+    }
+    drop(slow);
+    // The scripts end with their clients.
+    let is_idle = || {
+        let status = ask(house.address, "status?auto");
+        String::from_utf8_lossy(&status).contains("\nApp-php-Busy: 0\n")
+    };
+    wait_for("the scripts to end", is_idle).unwrap();
+}
+
+#[test]
+fn a_full_disk_of_the_logs_costs_lines_and_no_request() {
+    // A file system of the server alone, which goes with it.
+    let over = [
+        "unshare",
+        if rustix::process::geteuid().is_root() { "-m" } else { "-rm" },
+        "sh",
+        "-c",
+        "mount -t tmpfs -o size=16k none @ROOT@/logs/full && chmod 777 @ROOT@/logs/full && \
+         exec \"$@\"",
+        "sh",
+    ];
+    let more = "CustomLog \"@ROOT@/logs/full/access.log\" \"%r %{User-Agent}i %{app-cpu-us}n\"\n\
+                ErrorLog \"@ROOT@/logs/full/error.log\"\n\
+                AppSlowLog \"@ROOT@/logs/full/slow.log\"\nAppSlowTimeout 1\n";
+    build().unwrap();
+    let mut house = House::lay_out(&[CONFIGURATION, more].concat()).unwrap();
+    for folder in ["run", "logs/full"] {
+        fs::create_dir_all(house.path(folder)).unwrap();
+    }
+    let write = |name: &str, text: &str| {
+        fs::write(house.path(&format!("htdocs/{name}.php")), text).unwrap();
+    };
+    write("steady", "<?php echo 'steady';");
+    let says = "for ($i = 0; $i < 40; $i++) trigger_error(str_repeat('x', 200), E_USER_WARNING);";
+    write("says", &format!("<?php ini_set('display_errors', '0'); {says} echo 'said';"));
+    write("killed", "<?php posix_kill(getmypid(), 9); sleep(9);");
+    let root = house.path("").to_str().unwrap().to_owned();
+    let over = over.map(|word| word.replace("@ROOT@/", &root));
+    house.start(&over.each_ref().map(String::as_str)).unwrap();
+    let full = format!("/proc/{}/root{root}logs/full", house.parent());
+    for round in 0..100 {
+        let (status, body, is_whole) = parse(&ask(house.address, "says.php"));
+        assert!((status, &*body, is_whole) == (200, b"said", true), "{round}: {status}");
+        assert_eq!(parse(&ask(house.address, "steady.php")).1, b"steady");
+    }
+    let bytes = |name: &str| fs::metadata(format!("{full}/{name}")).map_or(0, |file| file.len());
+    let kept = bytes("error.log") + bytes("access.log");
+    assert!((8_000..=16 << 10).contains(&kept), "{kept} bytes are in the logs");
+    assert_eq!(parse(&ask(house.address, "killed.php")).0, 503);
+    house.signal(Signal::USR1);
+    assert_eq!(parse(&ask(house.address, "steady.php")).1, b"steady");
+    house.stop().unwrap();
+}
+
+#[test]
+fn serving_children_that_are_killed_cost_the_requests_that_they_had() {
+    let wait = "<?php usleep(20000); echo 'waited';";
+    let house = open("ThreadsPerChild 4\nStartServers 2\n", &[("wait", wait)], &[]);
+    let (address, ends) = (house.address, AtomicBool::new(false));
+    let (mut killed, mut sent, mut lost) = (Vec::new(), 0, 0);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut sent, mut lost) = (0, 0);
+                    while !ends.load(Ordering::Relaxed) {
+                        sent += 1;
+                        let bytes = ask(address, "wait.php");
+                        if bytes.is_empty() {
+                            lost += 1;
+                            continue;
+                        }
+                        let (status, body, is_whole) = parse(&bytes);
+                        assert!((status, &*body, is_whole) == (200, b"waited", true), "{status}");
+                    }
+                    (sent, lost)
+                })
+            })
+            .collect();
+        let serves = |pid: &u32| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            !name.starts_with("php ")
+        };
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(300));
+            let Some(pid) = house.children().into_iter().find(serves) else { continue };
+            send(pid, Signal::KILL);
+            killed.push(pid);
+        }
+        thread::sleep(Duration::from_millis(300));
+        ends.store(true, Ordering::Relaxed);
+        for client in clients {
+            let (has_sent, has_lost) = client.join().unwrap();
+            (sent, lost) = (sent + has_sent, lost + has_lost);
+        }
+    });
+    assert!(killed.len() == 4 && sent > 100, "{killed:?} {sent}");
+    // Each client has one request at a time, so that a death costs each of them one at most.
+    assert!(lost <= killed.len() * 8, "{lost} of {sent}");
+    for pid in killed {
+        let text = format!("child pid {pid} exit signal Kill");
+        wait_for(&text, || house.error_log().contains(&text))
+            .unwrap_or_else(|error| panic!("{error}: {}", house.error_log()));
+    }
+    // The requests of the dead are none of the pool's any more.
+    let is_idle = || {
+        let status = String::from_utf8_lossy(&ask(house.address, "status?auto")).into_owned();
+        ["Busy", "Queue"].iter().all(|it| status.contains(&format!("\nApp-php-{it}: 0\n")))
+    };
+    wait_for("the pool to be idle", is_idle).unwrap();
 }

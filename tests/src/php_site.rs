@@ -433,6 +433,13 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         let Some(process) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) else { return };

@@ -15,6 +15,7 @@ use evenkeel_mpm::{Child, Loaded, Mode, Server, Settings};
 use evenkeel_pipeline::Site;
 use evenkeel_sys::identity;
 use evenkeel_sys::memory;
+use evenkeel_sys::peers;
 use evenkeel_sys::process::{self, End, Pid, Side};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -253,6 +254,9 @@ impl Server for Evenkeel {
         let launches = site.needs_launcher.then(|| settings.clone());
         let launcher = OnceCell::new();
         let planned = applications::of_site(&site, &modules, &settings)?;
+        if site.passes_on {
+            peers::open();
+        }
         let running = Running {
             site,
             tls,

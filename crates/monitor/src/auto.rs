@@ -24,6 +24,9 @@ pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String
     for application in &snapshot.applications {
         let _ = application.write_auto(&mut page);
     }
+    for (number, listener) in snapshot.listeners.iter().enumerate() {
+        let _ = listener.write_auto(number, &mut page);
+    }
     page
 }
 

@@ -1,6 +1,7 @@
 //! Makes a snapshot from the records of the scoreboard and the texts of /proc. Numbers of the
 //! scoreboard are shown but never trusted.
 
+use crate::listener::listeners;
 use crate::pool::Pool;
 use crate::process::{ProcessStat, load_averages};
 use crate::snapshot::{Child, Connections, Cpu, Facts, Snapshot, Worker};
@@ -20,7 +21,8 @@ pub fn collect(board: &Scoreboard, facts: &Facts, view: View, now_us: u64) -> Sn
     let cpu = cpu.fold((0.0, 0.0), add);
     let load = load_averages(&procfs::read("/proc/loadavg").unwrap_or_default());
     let pool = Pool::new(&board.readings(view.readings()), now_us);
-    Snapshot { pool: Some(pool), ..from_records(&records, facts, now_us, cpu, load) }
+    let listeners = listeners();
+    Snapshot { pool: Some(pool), listeners, ..from_records(&records, facts, now_us, cpu, load) }
 }
 
 /// The snapshot from what was read: the CPU seconds (user, system) of the living processes and the
@@ -41,6 +43,7 @@ fn from_records(
         facts: facts.clone(),
         now_us,
         applications: Vec::new(),
+        listeners: Vec::new(),
         restart_us: records.restart_us,
         config_generation: u64::from(records.generation) + 1,
         mpm_generation: u64::from(records.generation),

@@ -47,6 +47,9 @@ fn write_page(
     for application in &snapshot.applications {
         application.write_html(snapshot.facts.extended, page)?;
     }
+    for listener in &snapshot.listeners {
+        writeln!(page, "<p>{}</p>", escape(&printable(&listener.sentence())))?;
+    }
     match (snapshot.facts.extended, view.form) {
         (false, _) => write_pids(snapshot, page)?,
         (true, Form::Paragraphs) => write_paragraphs(snapshot, page)?,

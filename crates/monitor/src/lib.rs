@@ -8,6 +8,7 @@ mod clock;
 mod collect;
 mod draw;
 mod html;
+mod listener;
 mod number;
 mod page;
 mod pool;
@@ -18,6 +19,7 @@ mod words;
 
 pub use application::{Application, Process};
 pub use collect::collect;
+pub use listener::Listener;
 pub use page::{Letterhead, render};
 pub use pool::{Next, Pool, Split};
 pub use snapshot::{Child, Connections, Counts, Cpu, Facts, Snapshot, Worker};

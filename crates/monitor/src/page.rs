@@ -1,6 +1,7 @@
 //! Writes a page of the server's state from a snapshot, in the requested form.
 
 use crate::application::Application;
+use crate::listener::Listener;
 use crate::snapshot::Snapshot;
 use crate::view::{Form, View};
 use crate::{auto, html, words};
@@ -33,6 +34,7 @@ fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String 
     let pool = pool.with_last(view.last_s.unwrap_or(usize::MAX));
     let mut pool_words = words::lines(&pool);
     pool_words.extend(snapshot.applications.iter().map(Application::sentence));
+    pool_words.extend(snapshot.listeners.iter().map(Listener::sentence));
     let mut page = serde_json::json!({
         "server": letterhead.name,
         "via": letterhead.via,
@@ -45,6 +47,7 @@ fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String 
         "scoreboard": snapshot.slot_letters(),
         "pool_words": pool_words,
         "applications": snapshot.applications,
+        "listeners": snapshot.listeners,
         "pool": pool,
     });
     if !view.pool_alone

@@ -2,6 +2,7 @@
 //! written from it. Nothing here reads the system.
 
 use crate::application::Application;
+use crate::listener::Listener;
 use crate::pool::Pool;
 use evenkeel_scoreboard::SlotState;
 use serde::{Serialize, Serializer};
@@ -42,6 +43,8 @@ pub struct Snapshot {
     pub pool: Option<Pool>,
     /// The pools of application processes.
     pub applications: Vec<Application>,
+    /// Applications that others start, to whose Unix sockets requests were passed on.
+    pub listeners: Vec<Listener>,
 }
 
 /// Facts about the server.
@@ -326,6 +329,7 @@ pub(crate) mod tests {
             ],
             pool: None,
             applications: Vec::new(),
+            listeners: Vec::new(),
         }
     }
 

@@ -23,6 +23,7 @@ pub mod inotify;
 pub mod listen;
 pub mod memory;
 pub mod open;
+pub mod peers;
 pub mod pipe;
 pub mod process;
 pub mod procfs;

@@ -11,14 +11,15 @@ use crate::report::{self, OwnPool, Reports};
 use crate::spool::Spool;
 use bytes::Bytes;
 use evenkeel_message::{
-    Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Source, Target, Variables,
-    quoted,
+    Address, Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Source, Target,
+    Variables, quoted,
 };
 use evenkeel_proto::fastcgi::{encode_begin, encode_params};
 use evenkeel_proto::script::{
     BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head, parse_worker_head,
 };
 use evenkeel_sys::blocking_pool::BlockingPool;
+use evenkeel_sys::peers;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -98,6 +99,9 @@ pub async fn exchange(
             Some(connection) => connection,
             None => connect(&target.address, patience.connect, blocking_pool).await?,
         };
+        if let (Voice::Other, Address::Unix(path)) = (voice, &target.address) {
+            peers::note(path, &socket);
+        }
         let encode = |out: &mut Vec<u8>| {
             encode_begin(out, false);
             for name in encode_params(out, variables.iter()) {
