@@ -2,11 +2,13 @@
 //! benchmarks have. Starts a server on a core of its own.
 
 use crate::Result;
-use crate::load::Asked;
+use crate::application::Application;
+use crate::load::{Asked, Work};
 use crate::passwords;
 use crate::spread::Spread;
 use evenkeel_lab::peers::{Peer, Server, Setup, Site};
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +16,7 @@ use std::process::Command;
 /// The core of the servers. The clients have another one.
 pub const SERVER_CORE: usize = 0;
 /// The core of the clients.
-pub const CLIENT_CORE: &str = "1";
+pub const CLIENT_CORE: usize = 1;
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +49,16 @@ impl Kind {
         }
     }
 
-    /// Starts a server for these requests.
-    pub fn start(self, site: &Site, asked: &Asked) -> Result<Server> {
-        let setup = setup(asked);
+    /// Whether the server can answer these requests only by an application behind it: responses
+    /// that wait.
+    pub fn needs_backend(self, asked: &Asked) -> bool {
+        asked.wait_ms > 0 && matches!(self, Self::Peer(peer) if !peer.is_own())
+    }
+
+    /// Starts a server for these requests. `backend` is the application for servers that need one.
+    pub fn start(self, site: &Site, asked: &Asked, backend: Option<SocketAddr>) -> Result<Server> {
+        let backend = backend.filter(|_| self.needs_backend(asked));
+        let setup = Setup { backend, ..setup(asked) };
         match self {
             Self::Peer(peer) => peer.start(site, &setup),
             Self::Ceiling => Server::start(self.name(), site, &setup.cores, |port| {
@@ -71,14 +80,36 @@ fn setup(asked: &Asked) -> Setup {
     Setup { cores, auto: waits, lab: waits, stock: asked.stock, hosts, ..Setup::default() }
 }
 
+/// The page that the filter INCLUDES parses: the file of P1 once more.
+pub const PARSED: &str = "/parsed/1k.png";
+
+/// Writes the page that is parsed, and returns the lines of configuration for it.
+fn includes(site: &Site) -> Result<String> {
+    let told = |error: std::io::Error| format!("{}: {error}", site.path().display());
+    let htdocs = site.path().join("htdocs");
+    fs::create_dir_all(htdocs.join("parsed")).map_err(told)?;
+    fs::copy(htdocs.join("1k.png"), htdocs.join("parsed/1k.png")).map_err(told)?;
+    Ok("LoadModule include_module modules/mod_include.so\n\
+        <Location /parsed>\nOptions +Includes\nSetOutputFilter INCLUDES\n</Location>\n"
+        .to_owned())
+}
+
 /// Starts Evenkeel as one process under callgrind, which writes its counts to a file when the
 /// server ends.
-pub fn start_counted(site: &Site, counts: &Path, asked: &Asked) -> Result<Server> {
+pub fn start_counted(
+    site: &Site,
+    counts: &Path,
+    asked: &Asked,
+    application: Option<&Application>,
+) -> Result<Server> {
     let peer = Peer::Evenkeel;
     let mut setup = setup(asked);
-    if asked.login {
-        setup.more = passwords::protection(&passwords::lay_out(site)?);
-    }
+    setup.more = match asked.work {
+        Work::Nothing => String::new(),
+        Work::Login => passwords::protection(&passwords::lay_out(site)?),
+        Work::Includes => includes(site)?,
+        Work::Application => application.map(Application::configuration).unwrap_or_default(),
+    };
     let server = Server::start(peer.name(), site, &setup.cores, |port| {
         let program = peer.program().ok_or("evenkeel is not built")?;
         let own = peer.configure(site.path(), port, &setup)?;

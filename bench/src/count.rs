@@ -4,8 +4,9 @@
 //! and do not include the kernel.
 
 use crate::Result;
-use crate::contender;
-use crate::load::{Asked, validator};
+use crate::application::{self, Application};
+use crate::contender::{self, PARSED};
+use crate::load::{Asked, Work, validator};
 use crate::passwords::CLOSED;
 use crate::scenario::{PLAIN, WAIT};
 use evenkeel_lab::peers::Site;
@@ -31,14 +32,17 @@ const TOLERANCE: f64 = 1.03;
 /// The scenarios that are counted, over one connection. The page of P1-text is not compressed,
 /// because the client does not ask for that, but it passes through the filter. That of P16 is
 /// compressed for the first request and kept. The password of P1-login is hashed for the first
-/// request and remembered.
-const COUNTED: [(&str, Asked); 12] = [
+/// request and remembered. The page of P1-includes is parsed for the first request and found to have
+/// no directives. The page of A4 comes from a FastCGI application in this process.
+const COUNTED: [(&str, Asked); 14] = [
     ("P1", ONE),
     ("P2", Asked { conditional: true, ..ONE }),
     ("P3", Asked { close: true, ..ONE }),
     ("P7", Asked { connections: 1, wait_ms: 1, ..WAIT }),
     ("P1-text", Asked { path: "/1k.html", browser: false, ..ONE }),
-    ("P1-login", Asked { path: CLOSED, login: true, ..ONE }),
+    ("P1-login", Asked { path: CLOSED, work: Work::Login, ..ONE }),
+    ("P1-includes", Asked { path: PARSED, work: Work::Includes, ..ONE }),
+    ("A4", Asked { path: application::PAGE, work: Work::Application, ..ONE }),
     ("P16", Asked { path: "/8k.html", ..ONE }),
     ("P16-plain", Asked { path: "/8k.png", ..ONE }),
     ("P1-bare", ONE.bare()),
@@ -135,7 +139,11 @@ impl<'a> Order<'a> {
 fn measure(asked: &Asked, requests: u64) -> Result<Counted> {
     let site = Site::new()?;
     let counts = site.path().join("logs/callgrind");
-    let server = contender::start_counted(&site, &counts, asked)?;
+    let application = match asked.work {
+        Work::Application => Some(Application::start(site.path()).map_err(|it| it.to_string())?),
+        _ => None,
+    };
+    let server = contender::start_counted(&site, &counts, asked, application.as_ref())?;
     let tag = if asked.conditional { Some(validator(server.address, asked.path)?) } else { None };
     ask(server.address, asked, tag.as_deref(), requests)?;
     drop(server);

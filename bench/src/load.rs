@@ -12,6 +12,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+/// What a server does for a request beyond sending a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing.
+    Nothing,
+    /// The client sends the name and the password of a user.
+    Login,
+    /// The filter INCLUDES parses the file, which has no directives.
+    Includes,
+    /// A FastCGI application answers.
+    Application,
+}
+
 /// A request that is sent over and over.
 #[derive(Clone, Copy)]
 pub struct Asked {
@@ -29,8 +42,8 @@ pub struct Asked {
     pub stock: bool,
     /// Whether the client sends a browser's header fields instead of next to none.
     pub browser: bool,
-    /// Whether the client sends the name and the password of a user.
-    pub login: bool,
+    /// What the server does for the path beyond sending a file.
+    pub work: Work,
     /// Many things that are requested in turn, instead of the path alone.
     pub spread: Option<Spread>,
 }
@@ -116,7 +129,7 @@ impl Asked {
         if self.browser {
             fields.extend(BROWSER.map(str::to_owned));
         }
-        if self.login {
+        if self.work == Work::Login {
             fields.push(passwords::first_login().trim_end().to_owned());
         }
         if self.close {
@@ -138,7 +151,7 @@ impl Asked {
     /// Loads the server for `seconds` seconds.
     pub fn ask(&self, server: &Server, seconds: u64) -> Result<Turn> {
         let mut command = Command::new("taskset");
-        command.args(["-c", CLIENT_CORE, "wrk", "-t", "1"]);
+        command.args(["-c", &CLIENT_CORE.to_string(), "wrk", "-t", "1"]);
         command.arg("-c").arg(self.connections.to_string());
         command.arg("-d").arg(format!("{seconds}s"));
         for field in self.fields() {

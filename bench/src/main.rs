@@ -2,6 +2,7 @@
 //! Markdown with ratios to the ceiling and to the peers. All servers run on this machine, on
 //! loopback addresses and from a temporary folder; nothing else is changed.
 
+mod application;
 mod ceiling;
 mod contender;
 mod count;

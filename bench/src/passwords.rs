@@ -208,9 +208,7 @@ fn whole(received: &[u8]) -> Option<(u16, bool)> {
 
 /// Keeps the calling thread, and the threads that it starts, on the core of the clients.
 fn stay_on_client_core() {
-    if let Ok(core) = CLIENT_CORE.parse() {
-        let _ = process::run_on(&[core]);
-    }
+    let _ = process::run_on(&[CLIENT_CORE]);
 }
 
 /// One turn: the cost of logins, then the flood.
@@ -313,7 +311,7 @@ fn flood(
 /// Asks for the open page all the time, with wrk.
 fn load(server: &Server, seconds: u64) -> Result<Load> {
     let mut command = Command::new("taskset");
-    command.args(["-c", CLIENT_CORE, "wrk", "-t", "1", "--latency"]);
+    command.args(["-c", &CLIENT_CORE.to_string(), "wrk", "-t", "1", "--latency"]);
     command.arg("-c").arg(OPEN_CONNECTIONS.to_string());
     command.arg("-d").arg(format!("{seconds}s"));
     command.arg(format!("http://{}{OPEN}", server.address));

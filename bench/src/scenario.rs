@@ -2,14 +2,15 @@
 //! writes a section of the page.
 
 use crate::Result;
-use crate::contender::Kind;
+use crate::contender::{CLIENT_CORE, Kind};
 use crate::idle;
-use crate::load::{Asked, Turn};
+use crate::load::{Asked, Turn, Work};
 use crate::memory;
 use crate::passwords;
 use crate::plan::Plan;
 use crate::spread::Spread;
 use crate::table::{self, Growth};
+use evenkeel_lab::backend::Backend;
 use evenkeel_lab::calls::{self, Calls};
 use evenkeel_lab::peers::{Peer, Server, Site};
 use std::io::Write as _;
@@ -51,7 +52,7 @@ pub const PLAIN: Asked = Asked {
     wait_ms: 0,
     stock: true,
     browser: true,
-    login: false,
+    work: Work::Nothing,
     spread: None,
 };
 
@@ -79,6 +80,9 @@ const FILED: &[Kind] = &[
     Kind::Peer(Peer::Lighttpd),
     Kind::Peer(Peer::Apache),
 ];
+
+/// The servers that can wait for an application behind them.
+const WAITING: &[Kind] = &[Kind::Ceiling, Kind::Peer(Peer::Nginx), Kind::Peer(Peer::H2o)];
 
 /// The servers that can be configured with many name-based hosts.
 const HOSTED: &[Kind] = &[Kind::Ceiling, Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)];
@@ -127,15 +131,15 @@ const SCENARIOS: [Scenario; 18] = [
     ),
     scenario(
         "P7-1000",
-        "answers that wait 200 ms, 1,000 connections, MaxRequestWorkers auto",
+        "answers that wait 200 ms, 1,000 connections, MaxRequestWorkers auto; peers pass them on",
         Measure::Load(Asked { connections: 1_000, ..WAIT }),
-        &[Kind::Ceiling],
+        WAITING,
     ),
     scenario(
         "P7",
-        "answers that wait 200 ms, 10,000 connections, MaxRequestWorkers auto",
+        "answers that wait 200 ms, 10,000 connections, MaxRequestWorkers auto; peers pass them on",
         Measure::Load(Asked { connections: 10_000, ..WAIT }),
-        &[Kind::Ceiling],
+        WAITING,
     ),
     scenario("P11", "idle keep-alive connections", Measure::Idle, PEERS),
     scenario("P12", "system calls a request", Measure::Calls, PEERS),
@@ -294,7 +298,13 @@ struct Course {
 fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Course>> {
     // The client inherits the limit, and has thousands of connections in some scenarios.
     let _ = evenkeel_sys::process::raise_descriptor_limit();
-    let start = |(kind, asked, site): &(Kind, Asked, &Site)| kind.start(site, asked);
+    let needs_backend = |(kind, asked, _): &(Kind, Asked, &Site)| kind.needs_backend(asked);
+    let backend = match each.iter().any(needs_backend) {
+        true => Some(Backend::start(&[CLIENT_CORE]).map_err(|it| format!("the backend: {it}"))?),
+        false => None,
+    };
+    let backend = backend.as_ref().map(|backend| backend.address);
+    let start = |(kind, asked, site): &(Kind, Asked, &Site)| kind.start(site, asked, backend);
     let servers: Vec<Server> = each.iter().map(start).collect::<Result<_>>()?;
     let mut courses = Vec::with_capacity(servers.len());
     for (server, (_, asked, _)) in servers.iter().zip(each) {
@@ -332,7 +342,7 @@ fn hosts(scenario: &Scenario, count: usize, plan: &Plan, site: &Site) -> Result<
 /// One server at a time holds the connections, so that the kernel's memory is for that server only.
 fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let rows = one_by_one(scenario, plan, |kind| {
-        idle::hold(&kind.start(site, &PLAIN)?, PLAIN.path, plan.idle)
+        idle::hold(&kind.start(site, &PLAIN, None)?, PLAIN.path, plan.idle)
     })?;
     Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
 }
@@ -340,7 +350,7 @@ fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
 /// Counts the system calls of requests on kept connections, and of connections of one request.
 fn count(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let rows = one_by_one(scenario, plan, |kind| {
-        let server = kind.start(site, &PLAIN)?;
+        let server = kind.start(site, &PLAIN, None)?;
         PLAIN.ask(&server, 1)?;
         let kept = traced(&server, &PLAIN, site)?;
         Ok((kept, traced(&server, &Asked { close: true, ..PLAIN }, site)?))

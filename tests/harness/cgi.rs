@@ -2,7 +2,7 @@
 //! server. The programs are shell scripts of the test.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, PATIENCE, children_of, send, wait_for};
+use evenkeel_tests::house::{House, PATIENCE, Successor, children_of, send, wait_for};
 use evenkeel_tests::server::{Kind, Server};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -309,6 +309,26 @@ fn a_program_outlives_a_reload_and_the_launcher_goes_with_its_children() {
     let parent = house.parent();
     house.stop().unwrap();
     wait_for("the end of all", || children_of(parent).is_empty()).unwrap();
+}
+
+/// A change of the program: the request that runs is answered by the launcher that started it.
+#[test]
+fn a_program_outlives_a_change_of_the_server() {
+    for name in MODELS {
+        let mut house = lay_out(&["CGIScriptTimeout 600\n", &model(name)].concat());
+        house.start(&[]).unwrap();
+        let before = launcher(&house);
+        let client = ask(&house, "/cgi/slow");
+        let pid = program(&house);
+        house.change_program().unwrap();
+        let _successor = Successor(&house);
+        assert!(lives(pid), "{name}");
+        assert_eq!(get(&house, "/cgi/hello").0, 200, "{name}");
+        fs::write(house.path("marks/go"), "").unwrap();
+        let (status, text) = read(client);
+        assert!(status == 200 && text.contains("slow\n"), "{name}: {text}");
+        wait_for("the end of the old launcher", || !lives(before)).unwrap();
+    }
 }
 
 const FILTERS: &str = "\

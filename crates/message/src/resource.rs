@@ -5,6 +5,7 @@
 use crate::{Fields, FileName, Method, Proxied, Status, UrlPath, Variables};
 use std::any::Any;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What is known of the content that will be served. `prepare` sets it from the name of the file
 /// and the configuration (mod_mime, ForceType, SetHandler).
@@ -191,7 +192,7 @@ pub struct Resource {
     /// The authenticated user.
     pub user: Option<Box<[u8]>>,
     /// `Basic` or `Digest`; set together with `user`.
-    pub auth_type: Option<Box<[u8]>>,
+    pub auth_type: Option<Arc<[u8]>>,
     /// The login of the parent request of a subrequest or an internal redirect. It is reused if
     /// both requests have the same settings (request.c: `ap_process_request_internal`).
     pub known_login: Option<Box<Login>>,
@@ -277,7 +278,7 @@ impl Default for Resource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     user: Option<Box<[u8]>>,
-    auth_type: Option<Box<[u8]>>,
+    auth_type: Option<Arc<[u8]>>,
 }
 
 impl Resource {

@@ -45,7 +45,7 @@ pub trait Subrequests {
     fn is_plain(&self, request: &Request, stat: Stat) -> bool;
 
     /// The body of a page whose elements are replaced as it is sent.
-    fn parse_page(&self, request: &mut Request, tags: Tags, page: Body) -> Body;
+    fn parse_page(&self, request: &mut Request, tags: Arc<Tags>, page: Body) -> Body;
 
     /// The output of the program of an external filter that reads `content`.
     fn pass_through(

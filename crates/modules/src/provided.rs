@@ -7,6 +7,7 @@
 use crate::{DirectorySettings, InputFilter, MODULES, Module, OutputFilter, RequestContext, Scope};
 use evenkeel_message::{Job, Lookup, Notice, Undecided};
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -110,7 +111,7 @@ pub enum Verdict {
 #[derive(Clone)]
 pub struct AuthnSource {
     /// The name.
-    pub name: Box<str>,
+    pub name: Cow<'static, str>,
     /// The provider.
     pub provider: AuthnProvider,
     /// The settings in AuthnProviderAlias, which override the settings of a request. `None` if the
@@ -155,31 +156,53 @@ pub trait Requirement: fmt::Debug + Send + Sync {
 
 /// The active modules, and the aliases of authentication providers (AuthnProviderAlias).
 #[derive(Clone)]
-pub struct ActiveModules(Arc<[&'static Module]>, Arc<HashMap<Box<str>, AuthnSource>>);
+pub struct ActiveModules {
+    modules: Arc<[&'static Module]>,
+    authn_aliases: Arc<HashMap<Box<str>, AuthnSource>>,
+    /// The filters of the modules, which requests name.
+    output_filters: Arc<[&'static OutputFilter]>,
+    input_filters: Arc<[&'static InputFilter]>,
+}
 
 impl ActiveModules {
     /// The modules for which `is_active` returns true.
     #[must_use]
     pub fn new(is_active: impl Fn(&Module) -> bool) -> Self {
-        Self(MODULES.iter().filter(|module| is_active(module)).collect(), Arc::default())
+        let modules: Arc<[_]> = MODULES.iter().filter(|module| is_active(module)).collect();
+        let (mut output_filters, mut input_filters) = (Vec::new(), Vec::new());
+        for provided in modules.iter().flat_map(|module| module.provides) {
+            match provided {
+                Provided::OutputFilter(filter) => output_filters.push(filter),
+                Provided::InputFilter(filter) => input_filters.push(filter),
+                _ => {}
+            }
+        }
+        Self {
+            modules,
+            authn_aliases: Arc::default(),
+            output_filters: output_filters.into(),
+            input_filters: input_filters.into(),
+        }
     }
 
     /// Whether the module with this source file is active.
     #[must_use]
     pub fn has(&self, file: &str) -> bool {
-        self.0.iter().any(|module| module.file == file)
+        self.modules.iter().any(|module| module.file == file)
     }
 
     /// The authentication provider with this name. Aliases take precedence.
     #[must_use]
     pub fn authn_source(&self, name: &str) -> Option<AuthnSource> {
-        if let Some(alias) = self.1.get(name) {
+        if let Some(alias) = self.authn_aliases.get(name) {
             return Some(alias.clone());
         }
         self.provided().find_map(|provided| match provided {
-            Provided::Authn(provider) if provider.name == name => {
-                Some(AuthnSource { name: name.into(), provider: *provider, settings: None })
-            }
+            Provided::Authn(provider) if provider.name == name => Some(AuthnSource {
+                name: provider.name.into(),
+                provider: *provider,
+                settings: None,
+            }),
             _ => None,
         })
     }
@@ -202,29 +225,21 @@ impl ActiveModules {
 
     /// Adds an alias of an authentication provider (AuthnProviderAlias).
     pub fn add_authn_source(&mut self, source: AuthnSource) {
-        Arc::make_mut(&mut self.1).insert(source.name.clone(), source);
+        Arc::make_mut(&mut self.authn_aliases).insert((*source.name).into(), source);
     }
 
     /// The output filter with this name, which is case-insensitive.
     #[must_use]
     pub fn output_filter(&self, name: &str) -> Option<OutputFilter> {
-        self.provided().find_map(|provided| match provided {
-            Provided::OutputFilter(filter) if filter.name.eq_ignore_ascii_case(name) => {
-                Some(filter.clone())
-            }
-            _ => None,
-        })
+        let named = |filter: &&&OutputFilter| filter.name.eq_ignore_ascii_case(name);
+        self.output_filters.iter().find(named).map(|filter| OutputFilter::clone(filter))
     }
 
     /// The input filter with this name, which is case-insensitive.
     #[must_use]
     pub fn input_filter(&self, name: &str) -> Option<InputFilter> {
-        self.provided().find_map(|provided| match provided {
-            Provided::InputFilter(filter) if filter.name.eq_ignore_ascii_case(name) => {
-                Some(filter.clone())
-            }
-            _ => None,
-        })
+        let named = |filter: &&&InputFilter| filter.name.eq_ignore_ascii_case(name);
+        self.input_filters.iter().find(named).map(|filter| InputFilter::clone(filter))
     }
 
     /// The authorization provider with this name.
@@ -237,7 +252,7 @@ impl ActiveModules {
     }
 
     fn provided(&self) -> impl Iterator<Item = &'static Provided> {
-        self.0.iter().flat_map(|module| module.provides)
+        self.modules.iter().flat_map(|module| module.provides)
     }
 }
 

@@ -69,7 +69,7 @@ impl Subrequests for Parent<'_> {
         self.pipeline.plain_pages.has(request.server, stat)
     }
 
-    fn parse_page(&self, request: &mut Request, tags: Tags, page: Body) -> Body {
+    fn parse_page(&self, request: &mut Request, tags: Arc<Tags>, page: Body) -> Body {
         let Parent { pipeline, plan } = *self;
         let shared = request.page.clone().and_then(|page| page.downcast::<SharedState>().ok());
         let shared = match shared {
@@ -162,7 +162,7 @@ struct Run {
     pipeline: Rc<Pipeline>,
     plan: Arc<Plan>,
     page: Page,
-    tags: Tags,
+    tags: Arc<Tags>,
     shared: Rc<SharedState>,
     request: Box<Request>,
     outbox: Rc<Outbox>,

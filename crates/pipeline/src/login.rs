@@ -8,7 +8,7 @@ use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
 use evenkeel_modules::core::{denied_by, listed};
 use evenkeel_modules::passwords::{
-    Entry, PasswordFile, REMEMBERED, Scheme, Store, is_equal, verify,
+    Entry, Login, PasswordFile, REMEMBERED, Scheme, Store, is_equal, verify,
 };
 use evenkeel_modules::{
     Asked, AuthnSource, CheckLogin, Credential, Credentials, Merge as _, RequestContext, Sections,
@@ -38,7 +38,7 @@ pub(crate) fn auth_type(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
-) -> Option<Vec<u8>> {
+) -> Option<Arc<[u8]>> {
     if !plan.authn_core.has_type() {
         return None;
     }
@@ -55,7 +55,7 @@ pub(crate) fn auth_name(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
-) -> Option<Vec<u8>> {
+) -> Option<Arc<[u8]>> {
     let core = pipeline.site.server(request.server).core(plan);
     let mut notices = Vec::new();
     let context = RequestContext::new(request, core);
@@ -65,11 +65,11 @@ pub(crate) fn auth_name(
 }
 
 fn way(pipeline: &Pipeline, auth_type: &[u8]) -> Way {
-    let active = &pipeline.site.global.active;
-    if auth_type.eq_ignore_ascii_case(b"Basic") && active.has("mod_auth_basic.c") {
+    let site = &pipeline.site;
+    if auth_type.eq_ignore_ascii_case(b"Basic") && site.has_basic {
         return Way::Basic;
     }
-    if auth_type.eq_ignore_ascii_case(b"Digest") && active.has("mod_auth_digest.c") {
+    if auth_type.eq_ignore_ascii_case(b"Digest") && site.has_digest {
         return Way::Digest;
     }
     Way::Unknown
@@ -107,7 +107,7 @@ pub(crate) async fn log_in(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
-    auth_type: Option<&[u8]>,
+    auth_type: Option<&Arc<[u8]>>,
     is_any: bool,
 ) -> Result<(), Answer> {
     let Some(auth_type) = auth_type else {
@@ -152,17 +152,17 @@ async fn basic(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
-    auth_type: &[u8],
+    auth_type: &Arc<[u8]>,
 ) -> Result<bool, Answer> {
     let Some(realm) = auth_name(pipeline, request, plan) else {
         let text = format!("need AuthName: {}", quoted(&request.resource.path));
         request.notify(Notice::new("auth_basic", Level::Error, 1615, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     };
-    request.resource.auth_type = Some(auth_type.into());
+    request.resource.auth_type = Some(Arc::clone(auth_type));
     let challenge = || Answer::with_fields(Status::UNAUTHORIZED, auth_basic::challenge(&realm));
     let login = auth_basic::login(request).map_err(|_| challenge())?;
-    request.resource.user = Some(login.user.as_slice().into());
+    request.resource.user = Some(login.user().into());
     let settings = &plan.auth_basic;
     let mut sources = settings.providers();
     let default;
@@ -199,7 +199,7 @@ async fn basic(
         places.push(place);
     }
     let path = quoted(&request.resource.path);
-    let user = quoted(&login.user);
+    let user = quoted(login.user());
     let (number, text) = match verdict {
         Verdict::Granted => return Ok(true),
         Verdict::NotFound | Verdict::Failed if !settings.is_authoritative() => return Ok(false),
@@ -244,7 +244,7 @@ async fn ask(
     request: &mut Request,
     plan: &Plan,
     source: &AuthnSource,
-    login: &auth_basic::Login,
+    login: &Login,
     proof: &Proof<'_>,
 ) -> Result<(Verdict, String), Answer> {
     let (check, number) = match proof {
@@ -262,8 +262,8 @@ async fn ask(
         return Ok((Verdict::Failed, String::new()));
     };
     let entry = match proof {
-        Proof::Digest { realm, .. } => users.user_of_realm(&login.user, realm),
-        Proof::Password => users.user(&login.user),
+        Proof::Digest { realm, .. } => users.user_of_realm(login.user(), realm),
+        Proof::Password => users.user(login.user()),
     };
     let verdict = match proof {
         Proof::Digest { digest, .. } => match entry {
@@ -364,9 +364,9 @@ async fn compare(
     plan: &Plan,
     file: &Path,
     users: &PasswordFile,
-    login: &auth_basic::Login,
+    login: &Login,
 ) -> Result<Verdict, Answer> {
-    let entry = users.user(&login.user);
+    let entry = users.user(login.user());
     let stored = entry.map(|Entry { hash, .. }| &**hash).or_else(|| users.first_hash());
     let Some(stored) = stored else { return Ok(Verdict::NotFound) };
     let is_right = hash(pipeline, request, plan, file, login, stored, entry.is_some()).await?;
@@ -390,16 +390,16 @@ async fn hash(
     request: &mut Request,
     plan: &Plan,
     file: &Path,
-    login: &auth_basic::Login,
+    login: &Login,
     stored: &[u8],
     is_known: bool,
 ) -> Result<bool, Answer> {
     let store = Store::of_process();
     if Scheme::of(stored).is_none_or(|scheme| scheme == Scheme::Sha) {
-        return Ok(verify(&login.password, stored));
+        return Ok(verify(login.password(), stored));
     }
     let provider = file.as_os_str().as_bytes();
-    let key = store.key(provider, &login.user, &login.password, stored);
+    let key = store.key(provider, login.user(), login.password(), stored);
     let lifetime = plan.authn_socache.lifetime("file").unwrap_or(REMEMBERED);
     if let Some(was_right) = store.recall(&key, lifetime) {
         return Ok(was_right);
@@ -415,7 +415,7 @@ async fn hash(
     };
     let departure = Rc::clone(&request.departure);
     departure.return_credit();
-    let mut task = place.verify(login.password.clone(), stored.to_vec());
+    let mut task = place.verify(login.password().to_vec(), stored.to_vec());
     let is_right = poll_fn(|context| match Pin::new(&mut task).poll(context) {
         Poll::Pending if departure.is_told() && place.is_queued() && task.dequeue() => {
             Poll::Ready(None)

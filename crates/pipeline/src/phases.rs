@@ -503,7 +503,7 @@ async fn decide_by_user(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
-    auth_type: Option<Vec<u8>>,
+    auth_type: Option<Arc<[u8]>>,
     any: bool,
     first: Option<Result<(), Refusal>>,
 ) -> Result<(), Answer> {
@@ -517,13 +517,13 @@ async fn decide_by_user(
         Err(Refusal::Status(status)) => return Err(status.into()),
         Err(Refusal::NeedsUser | Refusal::Login) => {}
     }
-    if pipeline.site.global.active.has("mod_ssl.c") {
+    if pipeline.site.has_tls {
         if ssl::forbids_strictly(request, &plan.ssl) {
             return Err(Status::FORBIDDEN.into());
         }
         ssl::fake_login(request, &plan.ssl)?;
     }
-    login::log_in(pipeline, request, plan, auth_type.as_deref(), any).await?;
+    login::log_in(pipeline, request, plan, auth_type.as_ref(), any).await?;
     match authorize(pipeline, request, plan, has_auth_type, true).await {
         Ok(()) => Ok(()),
         Err(Refusal::Status(status)) => Err(status.into()),

@@ -68,6 +68,12 @@ pub struct Site {
     pub needs_launcher: bool,
     /// Whether mod_include is active.
     pub parses_pages: bool,
+    /// Whether mod_auth_basic is active.
+    pub has_basic: bool,
+    /// Whether mod_auth_digest is active.
+    pub has_digest: bool,
+    /// Whether mod_ssl is active.
+    pub has_tls: bool,
     /// Whether mod_fcgid is active.
     pub keeps_programs: bool,
     /// Whether php_module is active.
@@ -328,7 +334,11 @@ impl Site {
             keeps_programs || runs_programs.is_some() || servers.iter().any(runs_some);
         let external_filters =
             DefinedNames::of(servers.iter().map(|server| &*server.settings.ext_filter));
-        let parses_pages = language.vocabulary.module_loaded("mod_include.c");
+        let has = |file| language.vocabulary.module_loaded(file);
+        let parses_pages = has("mod_include.c");
+        let has_basic = has("mod_auth_basic.c");
+        let has_digest = has("mod_auth_digest.c");
+        let has_tls = has("mod_ssl.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
             vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
@@ -342,6 +352,9 @@ impl Site {
             runs_suexec: global.unixd.runs_suexec(),
             needs_launcher,
             parses_pages,
+            has_basic,
+            has_digest,
+            has_tls,
             keeps_programs,
             runs_php: language.vocabulary.module_loaded("mod_php.c"),
             runtime_dir,

@@ -15,7 +15,7 @@ pub fn text(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let workers = setup.workers();
     match peer {
         Peer::Nginx | Peer::NginxTuned => nginx(peer, root, port, setup),
-        Peer::H2o => h2o(root, port, workers),
+        Peer::H2o => h2o(root, port, workers, setup),
         Peer::Lighttpd => lighttpd(root, port, workers),
         Peer::Haproxy => haproxy(root, port, workers),
         Peer::Caddy => caddy(root, port),
@@ -298,9 +298,14 @@ fn nginx_hosts(root: &Path, port: u16, count: usize) -> String {
     (0..count).map(host).collect()
 }
 
-fn h2o(root: &Path, port: u16, workers: usize) -> String {
+fn h2o(root: &Path, port: u16, workers: usize, setup: &Setup) -> String {
     let user = as_user("user: @\n");
     let root = root.display();
+    let application = setup.backend.map_or_else(String::new, |address| {
+        let path =
+            |path| format!("      {path}:\n        proxy.reverse.url: http://{address}{path}\n");
+        ["/wait", "/burn"].map(path).concat()
+    });
     format!(
         "\
 {user}num-threads: {workers}
@@ -315,7 +320,7 @@ listen:
 hosts:
   default:
     paths:
-      /:
+{application}      /:
         file.dir: {root}/htdocs
         file.send-compressed: ON
 "

@@ -7,8 +7,8 @@ mod directives;
 pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
-use crate::passwords::{htdigest_hash, parse_basic};
-use crate::{AuthnSource, Credentials, Merge, RequestContext};
+use crate::passwords::Login;
+use crate::{AuthnSource, Merge, RequestContext};
 use evenkeel_expr::Text;
 use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
 use std::sync::Arc;
@@ -62,30 +62,6 @@ impl Directory {
     }
 }
 
-/// The user name and the password of an Authorization field.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Login {
-    /// The user name.
-    pub user: Vec<u8>,
-    /// The password. A password that contains a NUL never matches.
-    pub password: Vec<u8>,
-}
-
-impl Login {
-    /// The user name and the password in the type that providers take.
-    #[must_use]
-    pub fn credentials(&self) -> Credentials<'_> {
-        Credentials { user: &self.user, password: &self.password }
-    }
-
-    /// The hash that htdigest writes for the user in a realm: MD5 of `user:realm:password`, in
-    /// hexadecimal digits.
-    #[must_use]
-    pub fn digest(&self, realm: &[u8]) -> Vec<u8> {
-        htdigest_hash(&self.user, realm, &self.password)
-    }
-}
-
 /// Parses the Authorization field of a request (mod_auth_basic.c: get_basic_auth).
 ///
 /// # Errors
@@ -94,8 +70,8 @@ pub fn login(request: &mut Request) -> Result<Login, Status> {
     let Some(field) = request.fields().whole(b"Authorization") else {
         return Err(Status::UNAUTHORIZED);
     };
-    if let Some((user, password)) = parse_basic(&field) {
-        return Ok(Login { user, password });
+    if let Some(login) = Login::parse(&field) {
+        return Ok(login);
     }
     let path = quoted(&request.resource.path).into_owned();
     let text = format!("client used wrong authentication scheme: {path}");
@@ -184,8 +160,8 @@ mod tests {
             ("Basic YW5uADpzZWNyZXQ=", "ann", "\0:secret"),
         ] {
             let login = sent(Some(field)).unwrap();
-            assert_eq!(login.user, user.as_bytes(), "{field}");
-            assert_eq!(login.password, password.as_bytes(), "{field}");
+            assert_eq!(login.user(), user.as_bytes(), "{field}");
+            assert_eq!(login.password(), password.as_bytes(), "{field}");
         }
         for field in [None, Some("Digest x"), Some("Basicx YW5uOnNlY3JldA=="), Some("")] {
             assert_eq!(sent(field), Err(Status::UNAUTHORIZED), "{field:?}");
@@ -194,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_htdigests() {
-        let login = Login { user: b"ann".to_vec(), password: b"secret".to_vec() };
+        let login = sent(Some("Basic YW5uOnNlY3JldA==")).unwrap();
         assert_eq!(login.digest(b"here"), b"a0e5c6e967cb96af96e17a87f6a6ca1c");
     }
 }

@@ -35,8 +35,16 @@ pub const MODULE: Module = Module {
 /// The settings of one section. A field is `None` if the section does not set it.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    auth_type: Option<Arc<Text>>,
-    auth_name: Option<Arc<Text>>,
+    auth_type: Option<Arc<Word>>,
+    auth_name: Option<Arc<Word>>,
+}
+
+/// The argument of AuthType or AuthName.
+#[derive(Debug)]
+struct Word {
+    text: Text,
+    /// The value, if it is the same for every request.
+    constant: Option<Arc<[u8]>>,
 }
 
 impl Merge for Directory {
@@ -60,9 +68,12 @@ pub fn auth_type(
     context: &RequestContext<'_>,
     settings: &Directory,
     notices: &mut Vec<Notice>,
-) -> Option<Vec<u8>> {
-    let text = settings.auth_type.as_deref()?;
-    let value = value(text, context, (2834, "AuthType"), notices)?;
+) -> Option<Arc<[u8]>> {
+    let word = settings.auth_type.as_deref()?;
+    let value = match &word.constant {
+        Some(value) => Arc::clone(value),
+        None => value(&word.text, context, (2834, "AuthType"), notices)?.into(),
+    };
     (!value.eq_ignore_ascii_case(b"None")).then_some(value)
 }
 
@@ -73,9 +84,13 @@ pub fn auth_name(
     context: &RequestContext<'_>,
     settings: &Directory,
     notices: &mut Vec<Notice>,
-) -> Option<Vec<u8>> {
-    let text = settings.auth_name.as_deref()?;
-    value(text, context, (2835, "AuthName"), notices).map(|name| escape_quotes(&name))
+) -> Option<Arc<[u8]>> {
+    let word = settings.auth_name.as_deref()?;
+    if let Some(value) = &word.constant {
+        return Some(Arc::clone(value));
+    }
+    let name = value(&word.text, context, (2835, "AuthName"), notices)?;
+    Some(escape_quotes(&name).into())
 }
 
 fn value(
@@ -96,21 +111,22 @@ fn value(
 
 fn auth_type_line(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = compiled(scope, call, "AuthType")?;
-    scope.directory.authn_core.auth_type = Some(text);
+    let constant = text.constant().map(Arc::from);
+    scope.directory.authn_core.auth_type = Some(Arc::new(Word { text, constant }));
     Ok(())
 }
 
 fn auth_name_line(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = compiled(scope, call, "AuthName")?;
-    scope.directory.authn_core.auth_name = Some(text);
+    let constant = text.constant().map(|name| escape_quotes(name).into());
+    scope.directory.authn_core.auth_name = Some(Arc::new(Word { text, constant }));
     Ok(())
 }
 
-fn compiled(scope: &Scope, call: &Call<'_>, name: &str) -> Result<Arc<Text>, String> {
+fn compiled(scope: &Scope, call: &Call<'_>, name: &str) -> Result<Text, String> {
     let word = argument(call, 0);
     scope
         .compile_text(word)
-        .map(Arc::new)
         .map_err(|error| format!("Cannot parse expression '{word}' in {name}: {error}"))
 }
 
@@ -151,7 +167,7 @@ fn provider_alias(
             Some(Arc::new(merged))
         }
     };
-    let source = AuthnSource { name: alias.into(), provider: base.provider, settings };
+    let source = AuthnSource { name: alias.to_owned().into(), provider: base.provider, settings };
     scope.global_mut(call).active.add_authn_source(source);
     Ok(())
 }

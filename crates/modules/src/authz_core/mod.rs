@@ -136,6 +136,7 @@ pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refu
         return Ok(());
     }
     let mut inquiry = Inquiry::new(RequestContext::new(request, core), sections, verbose);
+    inquiry.is_after_login = is_after_login;
     let verdict = inquiry.ask(rules, Logic::All);
     let is_refusal = match verdict {
         Verdict::Denied | Verdict::Neutral => true,
@@ -221,6 +222,9 @@ pub struct Inquiry<'a> {
     grounds: Vec<&'a Rule>,
     /// The number of negated groups around the rule at hand.
     negations: usize,
+    /// Whether the client has been asked to log in. Before that, a line that lacks a user denies
+    /// nothing.
+    is_after_login: bool,
 }
 
 impl<'a> Inquiry<'a> {
@@ -235,6 +239,7 @@ impl<'a> Inquiry<'a> {
             verbose,
             grounds: Vec::new(),
             negations: 0,
+            is_after_login: false,
         }
     }
 
@@ -285,6 +290,7 @@ impl<'a> Inquiry<'a> {
         match verdict {
             Verdict::Neutral => self.grounds.truncate(before),
             Verdict::Granted if self.negations == 0 => {}
+            Verdict::DeniedWithoutUser if !self.is_after_login => {}
             _ if matches!(rule, Rule::Ask { .. }) => self.grounds.push(rule),
             _ => {}
         }

@@ -202,7 +202,7 @@ mod tests {
             true
         }
 
-        fn parse_page(&self, _: &mut Request, _: Tags, page: Body) -> Body {
+        fn parse_page(&self, _: &mut Request, _: Arc<Tags>, page: Body) -> Body {
             page
         }
 

@@ -20,12 +20,13 @@ pub use variables::{Document, Facts, PageVariables};
 use crate::core::Options;
 use crate::{Effect, Means, Merge, OutputFilter, Shared};
 use evenkeel_message::{
+    Name,
     Answer, Body, FilterPosition, Level, Notice, Piece, Request, Response, quoted,
 };
 use evenkeel_sys::open::Stat;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The filter of pages.
 pub const INCLUDES: OutputFilter = OutputFilter {
@@ -101,14 +102,23 @@ impl Merge for TagNames {
     }
 }
 
+/// The tags of a server that configures none.
+const START: &[u8] = b"<!--#";
+const END: &[u8] = b"-->";
+
 /// What a server says, which hosts share.
 pub type Server = Shared<TagNames>;
 
 impl TagNames {
     /// The tags.
     #[must_use]
-    pub fn tags(&self) -> Tags {
-        Tags::new(self.start.as_deref().unwrap_or(b"<!--#"), self.end.as_deref().unwrap_or(b"-->"))
+    pub fn tags(&self) -> Arc<Tags> {
+        static USUAL: LazyLock<Arc<Tags>> = LazyLock::new(|| Arc::new(Tags::new(START, END)));
+        if self.start.is_none() && self.end.is_none() {
+            return Arc::clone(&USUAL);
+        }
+        let (start, end) = (self.start.as_deref(), self.end.as_deref());
+        Arc::new(Tags::new(start.unwrap_or(START), end.unwrap_or(END)))
     }
 }
 
@@ -232,21 +242,21 @@ fn act(
     let modified = stat.map(|stat| stat.modified_ns / 1_000_000_000);
     let keeps = settings.said().and_then(|said| said.last_modified) == Some(true);
     let fields = &mut response.fields;
-    fields.remove("Content-Length");
+    fields.remove(Name::ContentLength);
     let set_time = |fields: &mut evenkeel_message::Fields| {
         if let Some(modified) = modified {
             let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
-            fields.set("Last-Modified", evenkeel_message::http_date(modified.min(now)));
+            fields.set(Name::LastModified, evenkeel_message::http_date(modified.min(now)));
         }
     };
     if keeps {
-        if !fields.contains("Last-Modified") {
+        if !fields.contains(Name::LastModified) {
             set_time(fields);
         }
     } else if has_time(settings, stat) {
         set_time(fields);
     } else {
-        fields.remove("Last-Modified");
+        fields.remove(Name::LastModified);
     }
     let tags = means.server.include.tags();
     let is_plain = match &response.body {

@@ -1,24 +1,64 @@
 //! The credentials of an Authorization field of the scheme Basic.
 
-/// Parses an Authorization field as Apache does (mod_auth_basic.c: `get_basic_auth`) and returns
-/// the user name and the password. Returns `None` if the field has another scheme than Basic.
-#[must_use]
-pub fn parse_basic(field: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let mut words = field.splitn(2, |byte| *byte == b' ');
-    words.next().filter(|scheme| scheme.eq_ignore_ascii_case(b"Basic"))?;
-    let text = words.next().unwrap_or_default();
-    let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(text.len());
-    Some(split(&decode(text.get(start..).unwrap_or_default())))
+use super::htdigest_hash;
+use crate::Credentials;
+
+/// The user name and the password of an Authorization field.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The decoded credentials.
+    text: Vec<u8>,
+    user_end: usize,
+    password_start: usize,
 }
 
-/// Splits the decoded credentials into user name and password. Apache cuts them at the first NUL.
-/// Here the password keeps the NUL and the bytes after it, because a password that contains a NUL
-/// never matches.
-fn split(text: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let end = text.iter().position(|byte| matches!(byte, b':' | b'\0')).unwrap_or(text.len());
-    let (user, rest) = text.split_at(end);
-    let password = rest.strip_prefix(b":").unwrap_or(rest);
-    (user.to_vec(), password.to_vec())
+impl Login {
+    /// Parses an Authorization field as Apache does (mod_auth_basic.c: `get_basic_auth`). Returns
+    /// `None` if the field has another scheme than Basic.
+    #[must_use]
+    pub fn parse(field: &[u8]) -> Option<Self> {
+        let mut words = field.splitn(2, |byte| *byte == b' ');
+        words.next().filter(|scheme| scheme.eq_ignore_ascii_case(b"Basic"))?;
+        let text = words.next().unwrap_or_default();
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let start = text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len());
+        Some(Self::split(decode(text.get(start..).unwrap_or_default())))
+    }
+
+    /// Splits the decoded credentials into user name and password. Apache cuts them at the first
+    /// NUL. Here the password keeps the NUL and the bytes after it, because a password that contains
+    /// a NUL never matches.
+    fn split(text: Vec<u8>) -> Self {
+        let separates = |byte: &u8| matches!(byte, b':' | b'\0');
+        let user_end = text.iter().position(separates).unwrap_or(text.len());
+        let has_colon = text.get(user_end) == Some(&b':');
+        Self { text, user_end, password_start: user_end + usize::from(has_colon) }
+    }
+
+    /// The user name and the password in the type that providers take.
+    #[must_use]
+    pub fn credentials(&self) -> Credentials<'_> {
+        Credentials { user: self.user(), password: self.password() }
+    }
+
+    /// The hash that htdigest writes for the user in a realm: MD5 of `user:realm:password`, in
+    /// hexadecimal digits.
+    #[must_use]
+    pub fn digest(&self, realm: &[u8]) -> Vec<u8> {
+        htdigest_hash(self.user(), realm, self.password())
+    }
+
+    /// The user name.
+    #[must_use]
+    pub fn user(&self) -> &[u8] {
+        self.text.get(..self.user_end).unwrap_or_default()
+    }
+
+    /// The password. A password that contains a NUL never matches.
+    #[must_use]
+    pub fn password(&self) -> &[u8] {
+        self.text.get(self.password_start..).unwrap_or_default()
+    }
 }
 
 /// Decodes base64 up to the first byte that is no digit of base64 (apr_base64_decode).
@@ -34,13 +74,15 @@ fn decode(text: &[u8]) -> Vec<u8> {
         };
         Some(u32::from(value))
     };
-    let digits: Vec<u32> = text.iter().map_while(value).collect();
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let digit = |index: usize| group.get(index).copied().unwrap_or_default();
-        let number = digit(0) << 18 | digit(1) << 12 | digit(2) << 6 | digit(3);
-        let [_, high, middle, low] = number.to_be_bytes();
-        bytes.extend([high, middle, low].iter().take(group.len().saturating_sub(1)));
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let (mut number, mut bits) = (0, 0);
+    for digit in text.iter().map_while(value) {
+        number = (number << 6 | digit) & 0xffff;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((number >> bits) as u8);
+        }
     }
     bytes
 }

@@ -1,4 +1,4 @@
-//! Passwords: the credentials of the scheme Basic ([`parse_basic`]), the schemes of stored hashes
+//! Passwords: the credentials of the scheme Basic ([`Login`]), the schemes of stored hashes
 //! ([`Scheme`], [`verify`]), the parsers of the files of users and groups ([`file`]), and the cache
 //! of both in each process ([`Store`]). This module depends on no directive and no request.
 
@@ -8,7 +8,7 @@ pub mod file;
 mod store;
 
 pub use apr1::{apr1, to_base64};
-pub use basic::parse_basic;
+pub use basic::Login;
 pub use file::{Entry, GroupFile, PasswordFile};
 pub use store::{HashPlace, Loaded, REMEMBERED, Store, Verified};
 

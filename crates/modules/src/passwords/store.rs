@@ -6,6 +6,7 @@ use super::{GroupFile, PasswordFile, verify};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
 use evenkeel_sys::open::{self, Stat};
 use evenkeel_sys::random;
+use foldhash::fast::RandomState;
 use sha1::{Digest as _, Sha1};
 use std::collections::HashMap;
 use std::fs::File;
@@ -79,7 +80,10 @@ pub struct Loaded<T> {
     pub is_new: bool,
 }
 
-type Files<T> = Mutex<HashMap<Box<Path>, Kept<T>>>;
+type Files<T> = Mutex<HashMap<Box<Path>, Kept<T>, RandomState>>;
+
+/// The results of verifications. The keys are hashes already, under a key that nobody knows.
+type Verifications = HashMap<Verified, Moment, RandomState>;
 
 /// The time of a verification, and for how long its result is valid.
 #[derive(Clone, Copy)]
@@ -118,8 +122,8 @@ pub struct Store {
     /// The right and the wrong passwords, each with the time of its verification. The tables are
     /// separate so that a flood of wrong passwords evicts no right one. Wrong passwords are cached
     /// because a listing of 1000 files checks the same password 1000 times.
-    right: Mutex<HashMap<Verified, Moment>>,
-    wrong: Mutex<HashMap<Verified, Moment>>,
+    right: Mutex<Verifications>,
+    wrong: Mutex<Verifications>,
     /// `None` if the kernel returned no random bytes. In that case no cached verification is used.
     key: Option<[u8; 32]>,
     /// Hashes passwords one at a time. Its thread is none of the blocking pool, whose permits a
@@ -199,7 +203,7 @@ impl Store {
     pub fn recall(&self, key: &Verified, lifetime: Duration) -> Option<bool> {
         self.key?;
         let now = SystemTime::now();
-        let is_valid = |kept: &Mutex<HashMap<Verified, Moment>>, most: Duration| {
+        let is_valid = |kept: &Mutex<Verifications>, most: Duration| {
             lock(kept).get(key).is_some_and(|moment| moment.is_within(most, now))
         };
         if is_valid(&self.right, lifetime) {
