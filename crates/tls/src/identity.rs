@@ -23,8 +23,8 @@ pub struct Identity {
     pub(crate) signs_slowly: bool,
 }
 
-/// The longest RSA key, in bits, that signs while other connections wait. A signature with 3072 bits
-/// takes three times as long, one with 4096 bits five times (aws-lc without AVX-512).
+/// The longest RSA key, in bits, that signs while other connections wait. A signature with 3072
+/// bits takes three times as long, one with 4096 bits five times (aws-lc without AVX-512).
 const LONGEST_QUICK_RSA: usize = 2048;
 
 /// A remark on a certificate that works: the caller adds the place in the configuration.

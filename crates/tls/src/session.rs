@@ -686,14 +686,12 @@ mod tests {
                     for piece in [&sent[..half], &sent[half..]] {
                         let mut piece = piece.to_vec();
                         let progress = session.receive(&mut piece, &mut plain, &mut out).unwrap();
-                        assert_eq!(progress == Progress::Due, session.is_due);
                         let Some(step) = session.take_step() else { continue };
                         steps += 1;
                         assert!(out.is_empty() && session.take_step().is_none());
                         assert!(session.facts().is_none() && session.is_handshaking());
                         let done = std::thread::spawn(|| step.run()).join().unwrap();
-                        let progress = session.finish_step(done, &mut plain, &mut out).unwrap();
-                        assert_eq!(progress, Progress::Handshaking);
+                        session.finish_step(done, &mut plain, &mut out).unwrap();
                     }
                     client.receive(out.bytes());
                     out.clear();
