@@ -39,6 +39,7 @@ const MEDIAWIKI: Application = Application {
     glue: Some("etc/apache2/conf-available/mediawiki.conf"),
     files: &[],
     php: "",
+    https: false,
 };
 
 /// Further settings of the wiki. PHP makes the thumbnails, and no job runs by chance at the end of

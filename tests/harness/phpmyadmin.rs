@@ -62,6 +62,7 @@ const PHPMYADMIN: Application = Application {
         ("etc/config.inc.php", SETTINGS),
     ],
     php: "php_admin_value[include_path] = .:@ROOT@/usr/share/php\n",
+    https: false,
 };
 
 /// The package's file of paths, with those of the temporary folder.

@@ -41,9 +41,24 @@ const WORDPRESS: Application = Application {
         ("usr/share/wordpress/wp-config.php", WP_CONFIG),
         // The package has a link to a file of comments, which an installation has in /etc.
         ("usr/share/wordpress/.htaccess", "# Rules of this blog\n"),
+        ("usr/share/wordpress/secure.php", SECURE),
     ],
     php: "",
+    https: true,
 };
+
+/// A page that says what WordPress and PHP know of the connection.
+const SECURE: &str = r"<?php
+require __DIR__ . '/wp-load.php';
+echo 'is_ssl ', var_export(is_ssl(), true), ' ', wp_login_url(), ' ', home_url(), PHP_EOL;
+ksort($_SERVER);
+foreach ($_SERVER as $name => $value) {
+    // SSL_SESSION_ID is not set here (docs/manual/mod_ssl.md); the name of the library differs.
+    if (preg_match('/^(SSL_(?!SESSION_ID|VERSION_LIB)|HTTPS|REQUEST_SCHEME|SERVER_P)/', $name)) {
+        echo $name, '=', $value, PHP_EOL;
+    }
+}
+";
 
 /// The file wp-config.php. It disables requests to other servers and scheduled jobs, because their
 /// times differ between runs.
@@ -57,6 +72,10 @@ define('DB_COLLATE', '');
 define('WP_HTTP_BLOCK_EXTERNAL', true);
 define('DISABLE_WP_CRON', true);
 define('AUTOMATIC_UPDATER_DISABLED', true);
+if (!empty($_SERVER['HTTPS'])) {
+    define('WP_HOME', 'https://127.0.0.1:@HTTPS@');
+    define('WP_SITEURL', 'https://127.0.0.1:@HTTPS@');
+}
 $table_prefix = 'wp_';
 if (!defined('ABSPATH')) {
     define('ABSPATH', __DIR__ . '/');
@@ -84,6 +103,7 @@ fn visit(runner: Runner, known: &[(&str, &str)]) {
         read(story, &picture);
         files(story, &picture);
         leave(story, &editor);
+        visit_over_tls(story);
         for page in ["/", "/a-picture-of-the-harbour/"] {
             story.browse(page, "The Harbour");
         }
@@ -268,6 +288,38 @@ fn files(story: &mut Story<'_>, picture: &str) {
     ] {
         story.ask(&reader, status, text, target, &[]);
     }
+}
+
+/// Visits the TLS host: pages, what PHP is told of the connection, and a login.
+fn visit_over_tls(story: &mut Story<'_>) {
+    let reader = story.secure_visitor("secure-reader");
+    let told = story.ask(&reader, 200, "is_ssl true https://", "/secure.php", &[]).text();
+    for line in ["HTTPS=on", "REQUEST_SCHEME=https", "SSL_PROTOCOL=TLSv1.3", "SSL_CLIENT_VERIFY="] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let plain = story.visitor("plain-reader");
+    story.ask(&plain, 200, "is_ssl false http://", "/secure.php", &[]);
+    for (status, text, target) in [
+        (200, "lighthouse", "/"),
+        (200, "lighthouse", "/a-picture-of-the-harbour/"),
+        (301, "", "/a-picture-of-the-harbour"),
+        (200, "<rss", "/feed/"),
+        (404, "be found", "/no-such-page/"),
+        (302, "", "/wp-admin/"),
+    ] {
+        story.ask(&reader, status, text, target, &[]);
+    }
+    let editor = story.secure_visitor("secure-editor");
+    story.ask(&editor, 200, "Powered by WordPress", "/wp-login.php", &[]);
+    let fields = "log=editor&pwd=low+tide&testcookie=1";
+    let login = story.ask(&editor, 302, "", "/wp-login.php", &["-d", fields]);
+    let is_cookie = |field: &&(String, String)| field.0.eq_ignore_ascii_case("Set-Cookie");
+    let cookies: Vec<&String> = login.headers.iter().filter(is_cookie).map(|it| &it.1).collect();
+    let of_login = |cookie: &&&String| cookie.starts_with("wordpress_sec_");
+    assert!(cookies.iter().find(of_login).is_some(), "{cookies:?}");
+    assert!(cookies.iter().all(|cookie| cookie.to_lowercase().contains("; secure")), "{cookies:?}");
+    story.ask(&editor, 200, "Dashboard", "/wp-admin/", &[]);
+    story.ask(&editor, 200, "editor@example.org", "/wp-admin/profile.php", &[]);
 }
 
 fn leave(story: &mut Story<'_>, editor: &Visitor) {

@@ -143,6 +143,12 @@ impl Story<'_> {
         Visitor::new(self.site.port, &self.site.path(name)).unwrap()
     }
 
+    /// A visitor of the TLS host without cookies.
+    #[must_use]
+    pub fn secure_visitor(&self, name: &str) -> Visitor {
+        Visitor::secure(self.site.https_port, &self.site.path(name)).unwrap()
+    }
+
     /// Keeps a text that both runs must have alike.
     pub fn keep(&mut self, text: String) {
         self.kept.push(text);

@@ -6,6 +6,7 @@
 use crate::house::PATIENCE;
 use crate::php;
 use crate::server::{Kind, Server, command, evenkeel, free_port};
+use crate::tls::make_certificates;
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use std::fs;
 use std::io::{self, Seek as _, Write as _};
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 const GLANCE: Duration = Duration::from_millis(4);
 
 /// An application. In its texts, `@ROOT@` is the temporary folder, and `@PORT@` is the port of the
-/// server.
+/// server, and `@HTTPS@` the one of its TLS host.
 #[derive(Debug)]
 pub struct Application {
     /// The name of its database and of the database's user.
@@ -38,6 +39,8 @@ pub struct Application {
     pub files: &'static [(&'static str, &'static str)],
     /// Further settings of php-fpm.
     pub php: &'static str,
+    /// Whether a second host serves it over TLS.
+    pub https: bool,
 }
 
 /// What runs the scripts of a site.
@@ -107,6 +110,26 @@ Require all granted
 </VirtualHost>
 ";
 
+/// The same over TLS, in the form of Debian's default-ssl.conf.
+const SECURE_SITE: &str = "\
+<VirtualHost *:@HTTPS@>
+DocumentRoot \"@WEB@\"
+ErrorLog \"@ROOT@/logs/error.log\"
+CustomLog \"@ROOT@/logs/access.log\" combined
+SSLEngine on
+SSLCertificateFile \"@ROOT@/tls/localhost.pem\"
+SSLCertificateKeyFile \"@ROOT@/tls/localhost.key\"
+<FilesMatch \"\\.(?:cgi|shtml|phtml|php)$\">
+SSLOptions +StdEnvVars
+</FilesMatch>
+<Directory \"@WEB@\">
+Options FollowSymLinks
+AllowOverride All
+Require all granted
+</Directory>
+</VirtualHost>
+";
+
 /// What apache2.conf says of /usr/share.
 const SHARED: &str = "\
 <Directory @ROOT@/usr/share>
@@ -123,6 +146,8 @@ pub struct PhpSite {
     _programs: Vec<Program>,
     /// The port of the web server.
     pub port: u16,
+    /// The port of its host over TLS, if the application has one.
+    pub https_port: u16,
     application: &'static Application,
     root: TempDir,
 }
@@ -147,8 +172,8 @@ impl PhpSite {
             fs::create_dir(folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
         relocate(&folder.join("package"), folder).map_err(|error| format!("a link: {error}"))?;
-        let port = free_port()?;
-        configure(application, runner, folder, port)?;
+        let ports = (free_port()?, free_port()?);
+        configure(application, runner, folder, ports)?;
         run(Command::new("chmod").arg("755").arg(folder), "")?;
         if geteuid().is_root() {
             run(Command::new("chown").arg("-hR").arg(format!("{USER}:{USER}")).arg(folder), "")?;
@@ -157,7 +182,8 @@ impl PhpSite {
         if runner == Runner::Fpm {
             programs.push(start_php(folder)?);
         }
-        Ok(PhpSite { _programs: programs, port, application, root })
+        let (port, https_port) = ports;
+        Ok(PhpSite { _programs: programs, port, https_port, application, root })
     }
 
     /// The path of a file in the temporary folder.
@@ -172,7 +198,7 @@ impl PhpSite {
 
     /// The text with the temporary folder and the port in it.
     pub fn fill(&self, text: &str) -> String {
-        fill(text, self.root.path(), self.port)
+        fill(text, self.root.path(), (self.port, self.https_port))
     }
 
     /// Restores the files of the packages and of the installation, and empties the database.
@@ -232,7 +258,8 @@ fn copy(built: &Path, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn fill(text: &str, root: &Path, port: u16) -> String {
+fn fill(text: &str, root: &Path, (port, https_port): (u16, u16)) -> String {
+    let text = text.replace("@HTTPS@", &https_port.to_string());
     text.replace("@ROOT@", &root.to_string_lossy()).replace("@PORT@", &port.to_string())
 }
 
@@ -264,16 +291,22 @@ fn configure(
     application: &Application,
     runner: Runner,
     root: &Path,
-    port: u16,
+    ports: (u16, u16),
 ) -> Result<(), String> {
     let web = format!("@ROOT@/{}", application.web);
     run(Command::new("cp").args(["-a", "/etc/apache2"]).arg(root.join("etc")), "")?;
     let write = |name: &str, text: &str| {
-        fs::write(root.join(name), fill(text, root, port))
+        fs::write(root.join(name), fill(text, root, ports))
             .map_err(|error| format!("{name}: {error}"))
     };
     let settings = [PHP, application.php].concat();
     enable(root, "rewrite")?;
+    if application.https {
+        ["socache_shmcb", "ssl"].iter().try_for_each(|module| enable(root, module))?;
+        make_certificates(&root.join("tls"))?;
+        write("etc/conf-enabled/https.conf", "Listen 127.0.0.1:@HTTPS@\n")?;
+        write("etc/sites-enabled/default-ssl.conf", &SECURE_SITE.replace("@WEB@", &web))?;
+    }
     match runner {
         Runner::Fpm => {
             ["proxy", "proxy_fcgi"].iter().try_for_each(|module| enable(root, module))?;

@@ -70,12 +70,24 @@ impl Visitor {
         Ok(Visitor { origin, folder: folder.to_owned() })
     }
 
+    /// The same of the server's TLS host. The visitor trusts every certificate.
+    pub fn secure(https_port: u16, folder: &Path) -> Result<Visitor, String> {
+        let origin = format!("https://127.0.0.1:{https_port}");
+        Ok(Visitor { origin, ..Self::new(https_port, folder)? })
+    }
+
     /// Sends one request. `more` are further arguments of curl.
     pub fn ask(&self, target: &str, more: &[&str]) -> Result<Reply, String> {
         let file = |name: &str| self.folder.join(name);
         let mut curl = Command::new("curl");
         curl.args(["-q", "-s", "-S", "-g", "--path-as-is", "--compressed", "-m", SECONDS]);
-        curl.args(["--noproxy", "*", "-A", "Mozilla/5.0 (X11; Linux x86_64; rv:115.0) Gecko"]);
+        curl.args([
+            "--noproxy",
+            "*",
+            "-k",
+            "-A",
+            "Mozilla/5.0 (X11; Linux x86_64; rv:115.0) Gecko",
+        ]);
         curl.arg("-b").arg(file("cookies")).arg("-c").arg(file("cookies"));
         curl.arg("-D").arg(file("head")).arg("-o").arg(file("body")).args(more);
         curl.arg(format!("{}{target}", self.origin)).stdin(Stdio::null());
@@ -210,7 +222,8 @@ pub fn settled(text: &str) -> String {
     });
     let out = without(&out, "data-pw=\"", '"');
     let out = without(&out, "Apache/2.4.", ')');
-    let cookies = ["wordpress_#=", "wordpress_logged_in_#=", "pmaAuth-1=", "pmaUser-1="];
+    let cookies =
+        ["wordpress_#=", "wordpress_sec_#=", "wordpress_logged_in_#=", "pmaAuth-1=", "pmaUser-1="];
     let out = cookies.iter().fold(out, |out, start| without(&out, start, ';'));
     let out = without(&out, "Query took ", ' ');
     // The numbers of phpMyAdmin's forms.

@@ -5,8 +5,8 @@ use crate::host::Host;
 use crate::identity::Identity;
 use crate::suites::Suite;
 use rustls::pki_types::CertificateDer;
-use rustls::server::UnbufferedServerConnection;
-use rustls::{HandshakeKind, ProtocolVersion, SupportedCipherSuite};
+use rustls::server::{ClientHello, UnbufferedServerConnection};
+use rustls::{CipherSuite, HandshakeKind, ProtocolVersion, SupportedCipherSuite};
 use std::sync::Arc;
 
 /// The facts of a session.
@@ -23,6 +23,9 @@ pub struct Facts {
     pub(crate) suite: Option<SupportedCipherSuite>,
     /// Whether the session continues an earlier one.
     pub resumed: bool,
+    /// Whether the client also offers suites of TLS 1.2. One that does knows secure renegotiation
+    /// (RFC 5746), and says so in its ClientHello whatever version is agreed.
+    pub(crate) offers_old: bool,
     /// The certificates of the client, its own first.
     pub(crate) client: Box<[CertificateDer<'static>]>,
     pub(crate) identity: Option<Identity>,
@@ -31,7 +34,15 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn begin(host: Arc<Host>, name: Option<&str>, identity: Option<&Identity>) -> Self {
+    pub(crate) fn begin(host: Arc<Host>, hello: &ClientHello<'_>) -> Self {
+        let name = hello.server_name();
+        let identity = host.identity(hello.signature_schemes()).cloned();
+        let is_old = |suite: &CipherSuite| {
+            let number = u16::from(*suite);
+            // Those of TLS 1.3 begin with 0x13; 0x0a0a and its kin are reserved (RFC 8701).
+            number >> 8 != 0x13 && number & 0x0f0f != 0x0a0a
+        };
+        let offers_old = hello.cipher_suites().iter().any(is_old);
         Self {
             host,
             name: name.map(|name| name.to_ascii_lowercase().into()),
@@ -40,7 +51,8 @@ impl Facts {
             suite: None,
             resumed: false,
             client: Box::default(),
-            identity: identity.cloned(),
+            identity,
+            offers_old,
             verdict: Verdict::None,
         }
     }

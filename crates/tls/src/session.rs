@@ -348,8 +348,7 @@ impl Session {
             };
             let connection = UnbufferedServerConnection::new(host.config(&seen))
                 .map_err(|error| Failure::of(&error, Some(&host)))?;
-            let identity = host.identity(hello.signature_schemes());
-            let facts = Box::new(Facts::begin(host.clone(), seen.name, identity));
+            let facts = Box::new(Facts::begin(host.clone(), &hello));
             self.seen = 0;
             let (connection, signs_next) = (Box::new(connection), facts.signs_slowly());
             self.stage = Stage::Handshake { connection, host, facts, signs_next };
@@ -685,7 +684,7 @@ mod tests {
                     let half = if steps == 0 { sent.len() } else { sent.len() / 2 };
                     for piece in [&sent[..half], &sent[half..]] {
                         let mut piece = piece.to_vec();
-                        let progress = session.receive(&mut piece, &mut plain, &mut out).unwrap();
+                        session.receive(&mut piece, &mut plain, &mut out).unwrap();
                         let Some(step) = session.take_step() else { continue };
                         steps += 1;
                         assert!(out.is_empty() && session.take_step().is_none());
