@@ -82,7 +82,7 @@ impl Drop for Application {
 
 /// Answers the requests of a connection.
 fn answer_all(mut server: UnixStream) -> io::Result<()> {
-    let page = [&b"Content-type: text/html; charset=UTF-8\r\n\r\n"[..], &[b'x'; 1024]].concat();
+    let page = [&b"Content-type: application/octet-stream\r\n\r\n"[..], &[b'x'; 1024]].concat();
     loop {
         let mut keeps = false;
         loop {

@@ -20,8 +20,7 @@ pub use variables::{Document, Facts, PageVariables};
 use crate::core::Options;
 use crate::{Effect, Means, Merge, OutputFilter, Shared};
 use evenkeel_message::{
-    Name,
-    Answer, Body, FilterPosition, Level, Notice, Piece, Request, Response, quoted,
+    Answer, Body, FilterPosition, Level, Name, Notice, Piece, Request, Response, quoted,
 };
 use evenkeel_sys::open::Stat;
 use std::io;

@@ -26,8 +26,8 @@ impl Login {
     }
 
     /// Splits the decoded credentials into user name and password. Apache cuts them at the first
-    /// NUL. Here the password keeps the NUL and the bytes after it, because a password that contains
-    /// a NUL never matches.
+    /// NUL. Here the password keeps the NUL and the bytes after it, because a password that
+    /// contains a NUL never matches.
     fn split(text: Vec<u8>) -> Self {
         let separates = |byte: &u8| matches!(byte, b':' | b'\0');
         let user_end = text.iter().position(separates).unwrap_or(text.len());
