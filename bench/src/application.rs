@@ -3,11 +3,12 @@
 //! response, unless the request asks to keep it. It counts nothing: it exists so that the
 //! instructions of the server for such a request can be counted.
 
+use evenkeel_lab::peers::Site;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -33,13 +34,17 @@ pub struct Application {
 }
 
 impl Application {
-    /// Starts the application on a socket in `folder`.
+    /// Starts the application on a socket in the folder of `site`, and writes the script that the
+    /// page stands for.
     ///
     /// # Errors
     ///
-    /// Those of the socket and of the thread.
-    pub fn start(folder: &Path) -> io::Result<Self> {
-        let socket = folder.join("application.sock");
+    /// Those of the script, of the socket and of the thread.
+    pub fn start(site: &Site) -> io::Result<Self> {
+        let script = site.path().join("htdocs").join(PAGE.trim_start_matches('/'));
+        script.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(script, "<?php echo 1;\n")?;
+        let socket = site.path().join("application.sock");
         let listener = UnixListener::bind(&socket)?;
         // The server connects as the user that it has become.
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The requests of the shorter run. The longer one has twice as many.
 const REQUESTS: u64 = 20_000;
-/// The same for requests that wait: they are sent one after the other, and each takes milliseconds.
+/// The same for requests that wait, or have an application answer: each takes milliseconds.
 const WAITING_REQUESTS: u64 = 4_000;
 
 /// The functions in a table, most expensive first. Most of the others have a few instructions each.
@@ -86,7 +86,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let order = Order::parse(arguments)?;
     let mut lines = String::new();
     for (name, asked) in COUNTED.iter().filter(|(name, _)| order.wants(name)) {
-        let requests = if asked.wait_ms > 0 { WAITING_REQUESTS } else { REQUESTS };
+        let waits = asked.wait_ms > 0 || asked.work == Work::Application;
+        let requests = if waits { WAITING_REQUESTS } else { REQUESTS };
         let Counted { costs, allocations } =
             difference(measure(asked, requests * 2)?, &measure(asked, requests)?);
         let each = costs.values().sum::<u64>() / requests;
@@ -141,7 +142,7 @@ fn measure(asked: &Asked, requests: u64) -> Result<Counted> {
     let site = Site::new()?;
     let counts = site.path().join("logs/callgrind");
     let application = match asked.work {
-        Work::Application => Some(Application::start(site.path()).map_err(|it| it.to_string())?),
+        Work::Application => Some(Application::start(&site).map_err(|it| it.to_string())?),
         _ => None,
     };
     let server = contender::start_counted(&site, &counts, asked, application.as_ref())?;

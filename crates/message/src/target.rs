@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// The port of `fcgi:` (Apache: `ap_proxy_port_of_scheme`).
 const FCGI_PORT: u16 = 8000;
 
+/// The most bytes of a URL around its host and path: the scheme, brackets and a port.
+const MOST_AROUND: usize = "fcgi://[]:65535".len();
+
 /// The address of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
@@ -101,9 +104,22 @@ impl Target {
     /// `fcgi://host[:port]` with `path` behind it, which begins with a slash.
     #[must_use]
     pub fn url(&self, path: &[u8]) -> Vec<u8> {
-        let mut url = format!("fcgi://{}", self.authority()).into_bytes();
-        url.extend_from_slice(path);
+        let mut url = Vec::with_capacity(MOST_AROUND + self.host.len() + path.len());
+        self.write_url(&mut url, path);
         url
+    }
+
+    /// Appends the URL with `path` behind it.
+    pub fn write_url(&self, out: &mut Vec<u8>, path: &[u8]) {
+        out.extend_from_slice(b"fcgi://");
+        match self.host.contains(':') {
+            true => out.extend_from_slice(format!("[{}]", self.host).as_bytes()),
+            false => out.extend_from_slice(self.host.as_bytes()),
+        }
+        if self.port != FCGI_PORT {
+            out.extend_from_slice(self.shown_port().as_bytes());
+        }
+        out.extend_from_slice(path);
     }
 
     /// The host, and the port unless it is the default port of the scheme.

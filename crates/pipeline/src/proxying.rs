@@ -45,7 +45,8 @@ pub(crate) fn target(
     if !pipeline.site.passes_on {
         return Ok(None);
     }
-    Ok(proxy::of_handler(request, &pipeline.site.runtime_dir)?.map(Box::new))
+    Ok(proxy::of_handler(request, &pipeline.site.runtime_dir, &pipeline.known_target)?
+        .map(Box::new))
 }
 
 /// Passes a request on and returns the response of its application.

@@ -21,6 +21,7 @@ use evenkeel_modules::compression::{CompressedForms, Presses};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::passwords::Store;
+use evenkeel_modules::proxy::KnownTarget;
 use evenkeel_modules::userdir::Homes;
 use evenkeel_upstream::Places;
 use std::cell::{OnceCell, RefCell};
@@ -69,6 +70,8 @@ pub struct Pipeline {
     pub(crate) launcher: OnceCell<Arc<OwnedFd>>,
     /// The pages that have no elements.
     pub(crate) plain_pages: PlainPages,
+    /// The application of the last handler.
+    pub(crate) known_target: KnownTarget,
     /// The pools that run PHP; empty if there are none.
     pub(crate) php: OnceCell<Arc<PhpPools>>,
     /// The frames of subrequests.
@@ -132,6 +135,7 @@ impl Pipeline {
             places: Places::new(credits),
             launcher: OnceCell::new(),
             plain_pages: PlainPages::default(),
+            known_target: KnownTarget::default(),
             php: OnceCell::new(),
             looks,
             own: Weak::clone(own),

@@ -393,6 +393,9 @@ impl Site {
     #[must_use]
     pub fn signature(&self, request: &Request, plan: &Plan) -> String {
         let server = self.server(request.server);
+        if plan.core.signature.unwrap_or_default() == Tristate::Off {
+            return String::new();
+        }
         let port = public_port(request, server.core(plan));
         let mut name = Vec::new();
         let public = public_name(request, server.core(plan));
@@ -401,8 +404,12 @@ impl Site {
         let banner = &self.identity.banner;
         match plan.core.signature.unwrap_or_default() {
             Tristate::Off => String::new(),
+            // Each request of an application has it, so that it is written without `core::fmt`.
             Tristate::On => {
-                format!("<hr>\n<address>{banner} Server at {name} Port {port}</address>\n")
+                let mut number = itoa::Buffer::new();
+                let port = number.format(port);
+                let parts = ["<hr>\n<address>", banner, " Server at ", &name, " Port ", port];
+                [&parts.concat(), "</address>\n"].concat()
             }
             Tristate::Third => format!(
                 "<hr>\n<address>{banner} Server at <a href=\"mailto:{}\">{name}</a> Port \

@@ -310,8 +310,13 @@ pub fn encode_params<'a>(
             out.extend_from_slice(&[0; HEADER]);
         }
         out.reserve(size);
-        encode_length(out, name.len());
-        encode_length(out, value.len());
+        match (u8::try_from(name.len()), u8::try_from(value.len())) {
+            (Ok(name @ ..0x80), Ok(value @ ..0x80)) => out.extend_from_slice(&[name, value]),
+            _ => {
+                encode_length(out, name.len());
+                encode_length(out, value.len());
+            }
+        }
         out.extend_from_slice(name);
         out.extend_from_slice(value);
     }

@@ -3,6 +3,7 @@
 //! applications. Requests beyond that wait in the order in which they came and hold no credit.
 
 use evenkeel_message::{Address, Departure, MayWait};
+use foldhash::fast::RandomState;
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ const MOST_APPLICATIONS: usize = 1024;
 #[derive(Debug)]
 pub struct Places {
     each: usize,
-    applications: RefCell<HashMap<Address, Arc<Semaphore>>>,
+    applications: RefCell<HashMap<Address, Arc<Semaphore>, RandomState>>,
 }
 
 /// A place at an application. Dropping it frees the place.

@@ -15,6 +15,7 @@ use crate::core::Section;
 use crate::settings::merged;
 use crate::{Merge, Shared};
 use evenkeel_message::{Answer, Proxied, Request, Status, Target};
+use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -133,11 +134,14 @@ pub fn translate(
 ///
 /// # Errors
 /// 500 if the URL is not a target.
-pub fn of_handler(request: &mut Request, runtime_dir: &Path) -> Result<Option<Proxied>, Answer> {
+pub fn of_handler(
+    request: &mut Request,
+    runtime_dir: &Path,
+    known: &KnownTarget,
+) -> Result<Option<Proxied>, Answer> {
     let handler = request.resource.content.handler.as_deref().unwrap_or_default();
     let Some(url) = handler.strip_prefix(b"proxy:") else { return Ok(None) };
-    let target = std::str::from_utf8(url).ok();
-    let Some(Ok(target)) = target.map(|url| Target::parse(url, runtime_dir)) else {
+    let Some(target) = known.get_or_parse(url, runtime_dir) else {
         use evenkeel_message::{Level, Notice, quoted};
         let url = quoted(url).into_owned();
         let text = format!(
@@ -149,8 +153,28 @@ pub fn of_handler(request: &mut Request, runtime_dir: &Path) -> Result<Option<Pr
     };
     let file = request.resource.file.as_os_str().as_bytes();
     let path = [target.path.as_bytes(), file].concat();
-    let (target, name) = (Arc::new(target), Vec::new());
-    Ok(Some(Proxied { target, path, is_raw: true, without_query: false, name }))
+    Ok(Some(Proxied { target, path, is_raw: true, without_query: false, name: Vec::new() }))
+}
+
+/// The target of the last handler that a thread has seen. Most sites have one application, whose
+/// URL need not be parsed for each request.
+#[derive(Default)]
+pub struct KnownTarget(RefCell<Option<(Box<[u8]>, Arc<Target>)>>);
+
+impl KnownTarget {
+    /// The target of a URL. `None` if the URL is malformed or has another scheme than fcgi.
+    fn get_or_parse(&self, url: &[u8], runtime_dir: &Path) -> Option<Arc<Target>> {
+        let mut known = self.0.borrow_mut();
+        if let Some((known_url, target)) = &*known
+            && **known_url == *url
+        {
+            return Some(Arc::clone(target));
+        }
+        let target = Target::parse(std::str::from_utf8(url).ok()?, runtime_dir).ok()?;
+        let target = Arc::new(target);
+        *known = Some((url.into(), Arc::clone(&target)));
+        Some(target)
+    }
 }
 
 /// Returns the worker whose URL is the longest prefix of the URL of a request (proxy_util.c:

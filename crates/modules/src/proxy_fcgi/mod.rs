@@ -158,7 +158,12 @@ pub fn script(
         split_path(path, &mut path_info, rule);
     }
     let file = match may_be_fpm {
-        true => [b"proxy:", &*proxied.target.url(path)].concat(),
+        true => {
+            let mut file = Vec::with_capacity(path.len() + 64);
+            file.extend_from_slice(b"proxy:");
+            proxied.target.write_url(&mut file, path);
+            file
+        }
         false => path.to_vec(),
     };
     Ok(Script { file, path_info })

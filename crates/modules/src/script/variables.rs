@@ -101,11 +101,16 @@ fn add_fields(
 /// than letters, digits and `-` (util_script.c: `http2env`).
 fn export(variable: &mut Vec<u8>, name: &[u8]) -> bool {
     variable.extend_from_slice(b"HTTP_");
+    let mut is_exported = true;
     variable.extend(name.iter().map(|byte| match byte {
-        b'-' => b'_',
-        byte => byte.to_ascii_uppercase(),
+        b'a'..=b'z' => byte.to_ascii_uppercase(),
+        b'A'..=b'Z' | b'0'..=b'9' => *byte,
+        byte => {
+            is_exported &= *byte == b'-';
+            b'_'
+        }
     }));
-    name.iter().all(|byte| *byte == b'-' || byte.is_ascii_alphanumeric())
+    is_exported
 }
 
 fn add_server(
