@@ -23,9 +23,9 @@ pub struct Facts {
     pub(crate) suite: Option<SupportedCipherSuite>,
     /// Whether the session continues an earlier one.
     pub resumed: bool,
-    /// Whether the client also offers suites of TLS 1.2. One that does knows secure renegotiation
-    /// (RFC 5746), and says so in its ClientHello whatever version is agreed.
-    pub(crate) offers_old: bool,
+    /// Whether the client signals by a cipher suite that it knows secure renegotiation (RFC 5746,
+    /// section 3.3).
+    pub(crate) signals_renegotiation: bool,
     /// The certificates of the client, its own first.
     pub(crate) client: Box<[CertificateDer<'static>]>,
     pub(crate) identity: Option<Identity>,
@@ -37,12 +37,8 @@ impl Facts {
     pub(crate) fn begin(host: Arc<Host>, hello: &ClientHello<'_>) -> Self {
         let name = hello.server_name();
         let identity = host.identity(hello.signature_schemes()).cloned();
-        let is_old = |suite: &CipherSuite| {
-            let number = u16::from(*suite);
-            // Those of TLS 1.3 begin with 0x13; 0x0a0a and its kin are reserved (RFC 8701).
-            number >> 8 != 0x13 && number & 0x0f0f != 0x0a0a
-        };
-        let offers_old = hello.cipher_suites().iter().any(is_old);
+        let signal = CipherSuite::TLS_EMPTY_RENEGOTIATION_INFO_SCSV;
+        let signals_renegotiation = hello.cipher_suites().contains(&signal);
         Self {
             host,
             name: name.map(|name| name.to_ascii_lowercase().into()),
@@ -52,7 +48,7 @@ impl Facts {
             resumed: false,
             client: Box::default(),
             identity,
-            offers_old,
+            signals_renegotiation,
             verdict: Verdict::None,
         }
     }

@@ -78,7 +78,10 @@ impl Secure for Facts {
             "COMPRESS_METHOD" => text("NULL"),
             "TLS_SNI" => self.name.as_deref().and_then(text),
             // TLS 1.3 has no renegotiation.
-            "SECURE_RENEG" => text(if self.offers_old { "true" } else { "false" }),
+            "SECURE_RENEG" => {
+                let is_old = self.version_name() == "TLSv1.2";
+                text(if is_old || self.signals_renegotiation { "true" } else { "false" })
+            }
             _ => {
                 if let Some(index) = known.strip_prefix("CLIENT_CERT_CHAIN_") {
                     let index: usize = index.parse().ok()?;
