@@ -141,7 +141,7 @@ pub fn of_handler(
 ) -> Result<Option<Proxied>, Answer> {
     let handler = request.resource.content.handler.as_deref().unwrap_or_default();
     let Some(url) = handler.strip_prefix(b"proxy:") else { return Ok(None) };
-    let Some(target) = known.get_or_parse(url, runtime_dir) else {
+    let Some(target) = known.target_of(url, runtime_dir) else {
         use evenkeel_message::{Level, Notice, quoted};
         let url = quoted(url).into_owned();
         let text = format!(
@@ -163,7 +163,7 @@ pub struct KnownTarget(RefCell<Option<(Box<[u8]>, Arc<Target>)>>);
 
 impl KnownTarget {
     /// The target of a URL. `None` if the URL is malformed or has another scheme than fcgi.
-    fn get_or_parse(&self, url: &[u8], runtime_dir: &Path) -> Option<Arc<Target>> {
+    fn target_of(&self, url: &[u8], runtime_dir: &Path) -> Option<Arc<Target>> {
         let mut known = self.0.borrow_mut();
         if let Some((known_url, target)) = &*known
             && **known_url == *url
