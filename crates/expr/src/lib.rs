@@ -44,8 +44,8 @@ pub enum Author {
     Server,
     /// The author of an .htaccess file, who may not: `file()` and `filesize()` are refused.
     Htaccess,
-    /// The author of a page with server-side includes: the same, and the function `v` is the
-    /// environment of the page.
+    /// The author of a page with server-side includes: the same, the tests of files (`-f` and its
+    /// like) are refused too, and the function `v` is the environment of the page.
     Page,
 }
 

@@ -171,7 +171,7 @@ impl<'t> Parser<'t> {
                 let letter = *letter;
                 self.take();
                 let word = self.word()?;
-                let test = unary(letter, word);
+                let test = unary(letter, word, self.author);
                 self.resolve(test, || Test::Constant(false))
             }
             _ => self.comparison()?,
@@ -377,8 +377,13 @@ fn single(tests: Vec<Test>) -> Test {
     tests.into_iter().next().unwrap_or(Test::Constant(false))
 }
 
-/// The test for an operator of one letter. Its case matters.
-fn unary(letter: char, word: Word) -> Result<Test, String> {
+/// The test for an operator of one letter. Its case matters. The author of a page may not ask about
+/// files: a page may put words of its client into the question (util_expr_eval.c:
+/// RESTRICTED_FILE_TEST).
+fn unary(letter: char, word: Word, author: Author) -> Result<Test, String> {
+    if author == Author::Page && "defsLhx".contains(letter) {
+        return Err(format!("-{letter} not available in restricted context"));
+    }
     let question = match letter {
         'd' => FileQuestion::Directory,
         'e' => FileQuestion::Exists,
@@ -454,6 +459,17 @@ mod tests {
             assert!(error.0.ends_with(" not available in restricted context"), "{error}");
         }
         assert!(condition("-f '/etc/passwd'", Author::Htaccess).is_ok());
+    }
+
+    #[test]
+    fn pages_are_refused_what_asks_about_files() {
+        for letter in ["d", "e", "f", "s", "L", "h", "x"] {
+            let error = condition(&format!("-{letter} '/etc/passwd'"), Author::Page).unwrap_err();
+            assert_eq!(error.0, format!("-{letter} not available in restricted context"));
+        }
+        for text in ["-n 'a'", "-z 'a'", "-T 'on'", "-R '10.0.0.0/8'", "-U '/a'", "-F '/a'"] {
+            assert!(condition(text, Author::Page).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -100,13 +100,17 @@ pub struct OptionChange {
     /// Whether they are those of an .htaccess file without a directive of core, of which Apache
     /// merges nothing: not even what `+A` and `-A` before a whole set have left in the outer one.
     is_absent: bool,
+    /// Whether the section switches includes on without programs, over one that has them with
+    /// programs. A later section with a whole set, or with changes, decides anew.
+    hides_exec: bool,
 }
 
 impl OptionChange {
     /// The effective options; without any directive FollowSymLinks holds, as in Apache 2.4.
     #[must_use]
     pub fn effective(&self) -> Options {
-        self.set.unwrap_or((Options::FOLLOW_SYM_LINKS & !self.remove) | self.add)
+        let options = self.set.unwrap_or((Options::FOLLOW_SYM_LINKS & !self.remove) | self.add);
+        if self.hides_exec { options & !Options::INCLUDES_EXEC } else { options }
     }
 
     /// Takes the words of one `Options` line into account. In a `.htaccess` file only the
@@ -190,7 +194,13 @@ impl Merge for OptionChange {
         }
         let add = (base.add & !over.remove) | over.add;
         let remove = (base.remove & !over.add) | over.remove;
-        Self { set: base.set.map(|set| (set & !remove) | add), add, remove, is_absent: false }
+        // `+IncludesNOEXEC` over `Includes` takes the programs away (core.c:
+        // merge_core_dir_configs).
+        let both = Options::INCLUDES | Options::INCLUDES_EXEC;
+        let hides_exec = over.add & both == Options::INCLUDES && base.effective().has(both);
+        let kept = if hides_exec { !Options::INCLUDES_EXEC } else { Options::EVERY };
+        let set = base.set.map(|set| ((set & !remove) | add) & kept);
+        Self { set, add, remove, is_absent: false, hides_exec }
     }
 }
 

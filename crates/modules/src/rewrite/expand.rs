@@ -192,7 +192,7 @@ impl Run<'_> {
         key: &[u8],
     ) -> Option<Vec<u8>> {
         let shown = quoted(key).into_owned();
-        let value = match key.contains(&b'\n') {
+        let value = match key.contains(&b'\n') || !self.server.runs_programs() {
             true => None,
             false => self.around.ask_program(self.request, program, key).await,
         };

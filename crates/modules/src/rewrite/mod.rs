@@ -262,11 +262,20 @@ impl Server {
         self.said.as_ref().map(|host| host.switches.options()).unwrap_or_default()
     }
 
-    /// Whether a map of the server is a program.
+    /// Whether a map of the server is a program that runs.
     #[must_use]
     pub fn has_programs(&self) -> bool {
+        if !self.runs_programs() {
+            return false;
+        }
         let maps = self.said.iter().flat_map(|said| said.maps.values());
         maps.into_iter().any(|map| matches!(**map, Map::Program(_)))
+    }
+
+    /// Whether the programs of the server's maps run (mod_rewrite.c: run_rewritemap_programs). A
+    /// rule of an .htaccess file gets no value from them if they do not.
+    fn runs_programs(&self) -> bool {
+        self.said.as_ref().is_some_and(|host| host.switches.is_on())
     }
 
     fn map(&self, name: &str) -> Option<&Arc<Map>> {
