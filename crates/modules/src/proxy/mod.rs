@@ -159,7 +159,10 @@ pub fn of_handler(
 /// The target of the last handler that a thread has seen. Most sites have one application, whose
 /// URL need not be parsed for each request.
 #[derive(Default)]
-pub struct KnownTarget(RefCell<Option<(Box<[u8]>, Arc<Target>)>>);
+pub struct KnownTarget(RefCell<Option<ParsedUrl>>);
+
+/// A URL and its target.
+type ParsedUrl = (Box<[u8]>, Arc<Target>);
 
 impl KnownTarget {
     /// The target of a URL. `None` if the URL is malformed or has another scheme than fcgi.
