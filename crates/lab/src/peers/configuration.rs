@@ -36,7 +36,7 @@ ThreadsPerChild 64
 MinSpareThreads 64
 MaxSpareThreads 256
 MaxRequestWorkers 1024
-AsyncRequestWorkerFactor 20";
+AsyncRequestWorkerFactor 200";
 const WORKER: &str = "ServerLimit 16
 StartServers @WORKERS@
 ThreadsPerChild 64
