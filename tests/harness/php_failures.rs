@@ -419,7 +419,7 @@ fn serving_children_that_are_killed_cost_the_requests_that_they_had() {
         wait_for(&text, || house.error_log().contains(&text))
             .unwrap_or_else(|error| panic!("{error}: {}", house.error_log()));
     }
-    // The requests of the dead are none of the pool's any more.
+    // The pool no longer counts the requests of the processes that were killed.
     let is_idle = || {
         let status = String::from_utf8_lossy(&ask(house.address, "status?auto")).into_owned();
         ["Busy", "Queue"].iter().all(|it| status.contains(&format!("\nApp-php-{it}: 0\n")))

@@ -70,7 +70,7 @@ impl Visitor {
         Ok(Visitor { origin, folder: folder.to_owned() })
     }
 
-    /// The same of the server's TLS host. The visitor trusts every certificate.
+    /// A visitor of the server's TLS host, who trusts every certificate.
     pub fn secure(https_port: u16, folder: &Path) -> Result<Visitor, String> {
         let origin = format!("https://127.0.0.1:{https_port}");
         Ok(Visitor { origin, ..Self::new(https_port, folder)? })

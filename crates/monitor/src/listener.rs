@@ -8,13 +8,14 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// The children that are looked at, of all applications together.
+/// The most children whose state is read at a time, of all applications together.
 const MOST_CHILDREN: usize = 512;
 
-/// The threads of a process whose children are counted.
+/// The most threads of a process that are asked for their children: /proc lists the children of
+/// each thread.
 const MOST_THREADS: usize = 64;
 
-/// /proc is read so often at most.
+/// The least time between two readings of /proc, in microseconds.
 const AGAIN_US: u64 = 1_000_000;
 
 /// A process that listens at a socket to which requests are passed on.
@@ -26,13 +27,13 @@ pub struct Listener {
     pub pid: u64,
     /// Its name.
     pub name: String,
-    /// Its children; all that it has, whichever of its sockets they serve.
+    /// The number of its children, whichever of its sockets they serve.
     pub children: u64,
-    /// How many of them were looked at.
+    /// The number of children whose state was read: at most 512 of all applications together.
     pub seen: u64,
-    /// How many of these ran or were ready to run.
+    /// The number of children read that were running or ready to run.
     pub running: u64,
-    /// CPU time that these have used in seconds.
+    /// The CPU time of the children read, in seconds.
     pub cpu_s: f64,
     /// The cores that they have used since the last look, on average; `None` at the first one.
     pub cores: Option<f64>,
@@ -70,7 +71,7 @@ pub(crate) fn listeners() -> Vec<Listener> {
 /// Looks at a process and its children.
 fn look(socket: String, pid: u32, left: &mut usize) -> Listener {
     let text = |path: String| procfs::read(path).unwrap_or_default();
-    // Process 1 passes sockets on to those that serve them.
+    // A socket that process 1 listens at (systemd) is served by another process.
     let name = if pid > 1 { text(format!("/proc/{pid}/comm")) } else { String::new() };
     if name.is_empty() {
         return Listener { socket, ..Listener::default() };
@@ -95,8 +96,8 @@ fn look(socket: String, pid: u32, left: &mut usize) -> Listener {
 }
 
 impl Listener {
-    /// The same, with the cores used since an earlier look, `since_s` seconds ago. The CPU time of
-    /// children that have ended since is lost, so that the sum may fall.
+    /// Adds the cores that were used since an earlier reading, `since_s` seconds ago. The sum of
+    /// CPU times leaves out children that have ended meanwhile, so that it may be lower than before.
     fn after(mut self, earlier: &[Self], since_s: f64) -> Self {
         let before = earlier.iter().find(|it| it.socket == self.socket && it.pid == self.pid);
         self.cores = before.map(|before| (self.cpu_s - before.cpu_s).max(0.0) / since_s);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sockets in the table. Further ones are not noted.
+/// The most sockets in the table. Further sockets are not noted.
 const ROWS: usize = 64;
 
 /// The words of a row: its state, the process, when that was noted, the length of the path, and the
@@ -30,7 +30,7 @@ const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 const READY: u64 = 2;
 
-/// The kernel is asked for the process behind a socket so often at most.
+/// The least time between two questions to the kernel about a socket, in microseconds.
 const AGAIN_US: u64 = 1_000_000;
 
 static TABLE: OnceLock<Option<Peers>> = OnceLock::new();

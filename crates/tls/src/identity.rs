@@ -18,8 +18,8 @@ pub struct Identity {
     pub(crate) key: Arc<CertifiedKey>,
     /// Whether the key is an RSA key.
     pub is_rsa: bool,
-    /// Whether a signature takes so much CPU time (milliseconds) that other connections must not
-    /// wait for it.
+    /// Whether a signature takes milliseconds of CPU time, so that a pool's thread makes it and the
+    /// serving thread answers other connections meanwhile.
     pub(crate) signs_slowly: bool,
 }
 

@@ -128,8 +128,8 @@ impl Tls {
         }
     }
 
-    /// Reads from the socket and decrypts. `WouldBlock` also if the session has a step to be done
-    /// ([`Tls::take_step`]).
+    /// Reads from the socket and decrypts. Returns `WouldBlock` if the socket has no bytes, or if
+    /// the session cannot go on before its next step is done ([`Tls::take_step`]).
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
