@@ -19,7 +19,9 @@ pub fn run(data: &[u8]) {
     let Ok(outcome) = whole else { return };
     let found: Vec<_> = pairs(&outcome.params).collect();
     let mut written = Vec::new();
-    let left_out = encode_params(&mut written, found.iter().copied());
+    let joined: Vec<_> =
+        found.iter().map(|(name, value)| (name.len(), [*name, value].concat())).collect();
+    let left_out = encode_params(&mut written, joined.iter().map(|(name, pair)| (*name, &**pair)));
     if left_out.is_empty() {
         let again = read(&written, written.len()).unwrap();
         assert_eq!(found, pairs(&again.params).collect::<Vec<_>>());

@@ -43,6 +43,12 @@ impl<S: ConnectionSite> Connections<S> {
         self.0.thread.contended.set(contended);
     }
 
+    /// Whether handshakes of TLS that have not ended take nearly all the room that they may.
+    #[must_use]
+    pub fn is_short_of_room(&self) -> bool {
+        self.0.thread.place.handshakes.is_short()
+    }
+
     /// Comes about once a second.
     pub fn tick(&mut self) {
         self.0.thread.set_clock();

@@ -213,6 +213,10 @@ impl Service for Adapter {
         self.0.retire(retiring);
     }
 
+    fn is_short_of_room(&self) -> bool {
+        self.0.is_short_of_room()
+    }
+
     fn set_contended(&mut self, contended: bool) {
         self.0.set_contended(contended);
     }

@@ -22,7 +22,7 @@ pub struct Variables {
     pairs: Vec<Option<Pair>>,
     index: Option<Box<Index>>,
     /// The bits of all names ([`Mark::bit`]): a name whose bit is missing is not in the list.
-    bits: u64,
+    bits: u128,
     /// The bytes of `text` that belong to pairs.
     live: usize,
 }
@@ -50,9 +50,9 @@ impl Mark {
         Self(u32::from_be_bytes([length.to_le_bytes()[0], first, second, third]))
     }
 
-    /// One of 64 bits (Knuth's multiplicative hash).
-    fn bit(self) -> u64 {
-        1 << (self.0.wrapping_mul(0x9e37_79b1) >> 26)
+    /// One of 128 bits (Knuth's multiplicative hash).
+    fn bit(self) -> u128 {
+        1 << (self.0.wrapping_mul(0x9e37_79b1) >> 25)
     }
 }
 
@@ -130,6 +130,14 @@ impl Variables {
         self.pairs.iter().flatten().map(|pair| (self.name_of(*pair), self.value_of(*pair)))
     }
 
+    /// The length of each name, and the name with its value behind it, in the same order.
+    pub fn joined(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.pairs.iter().flatten().map(|pair| {
+            let text = self.text.get(pair.start..pair.end).unwrap_or_default();
+            (pair.middle - pair.start, text)
+        })
+    }
+
     /// Whether nothing is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -179,7 +187,8 @@ impl Variables {
         self.bits |= mark.bit();
         match &mut self.index {
             Some(index) => drop(index.insert(name.into(), self.pairs.len() - 1)),
-            None => self.index = self.new_index(),
+            None if self.pairs.len() > SCANNED => self.index = self.new_index(),
+            None => {}
         }
     }
 
@@ -198,10 +207,10 @@ impl Variables {
             self.compact();
         }
         let start = self.text.len();
+        let (middle, end) = (start + name.len(), start + name.len() + value.len());
+        self.text.reserve(end - start);
         self.text.extend_from_slice(name);
-        let middle = self.text.len();
         self.text.extend_from_slice(value);
-        let end = self.text.len();
         self.live += end - start;
         Pair { start, middle, end, mark }
     }

@@ -39,6 +39,12 @@ pub trait Service {
     /// then closed with the next response (event).
     fn set_contended(&mut self, _contended: bool) {}
 
+    /// Whether the connections without a request that have waited the longest are to be closed,
+    /// because what they keep leaves little room for new ones (event).
+    fn is_short_of_room(&self) -> bool {
+        false
+    }
+
     /// Called about once a second, between requests.
     fn tick(&mut self);
 

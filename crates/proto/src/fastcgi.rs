@@ -290,18 +290,20 @@ pub fn encode_content(out: &mut Vec<u8>, stream: Stream, content: &[u8]) {
     }
 }
 
-/// Appends the pairs in as many PARAMS records as it takes, and the record that ends them. Returns
-/// the names of pairs that are too large for a record, which are left out.
+/// Appends the pairs in as many PARAMS records as it takes, and the record that ends them. A pair is
+/// the length of its name, and the name with the value behind it. Returns the names of pairs that
+/// are too large for a record, which are left out.
 pub fn encode_params<'a>(
     out: &mut Vec<u8>,
-    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    pairs: impl Iterator<Item = (usize, &'a [u8])>,
 ) -> Vec<&'a [u8]> {
     let (mut left_out, mut start) = (Vec::new(), out.len());
     out.extend_from_slice(&[0; HEADER]);
-    for (name, value) in pairs {
-        let size = length_size(name.len()) + length_size(value.len()) + name.len() + value.len();
+    for (name, pair) in pairs {
+        let value = pair.len() - name;
+        let size = length_size(name) + length_size(value) + pair.len();
         if size > MOST_PAIRS {
-            left_out.push(name);
+            left_out.push(pair.get(..name).unwrap_or_default());
             continue;
         }
         if out.len() - start - HEADER + size > MOST_PAIRS {
@@ -310,15 +312,14 @@ pub fn encode_params<'a>(
             out.extend_from_slice(&[0; HEADER]);
         }
         out.reserve(size);
-        match (u8::try_from(name.len()), u8::try_from(value.len())) {
+        match (u8::try_from(name), u8::try_from(value)) {
             (Ok(name @ ..0x80), Ok(value @ ..0x80)) => out.extend_from_slice(&[name, value]),
             _ => {
-                encode_length(out, name.len());
-                encode_length(out, value.len());
+                encode_length(out, name);
+                encode_length(out, value);
             }
         }
-        out.extend_from_slice(name);
-        out.extend_from_slice(value);
+        out.extend_from_slice(pair);
     }
     if out.len() > start + HEADER {
         close_params(out, start);
@@ -447,8 +448,8 @@ mod tests {
     fn request() -> Vec<u8> {
         let mut out = Vec::new();
         encode_begin(&mut out, true);
-        let long = vec![b'v'; 200];
-        let pairs: [(&[u8], &[u8]); 2] = [(b"NAME", b"value"), (b"LONG", &long)];
+        let long = format!("LONG{}", "v".repeat(200));
+        let pairs = [(4, &b"NAMEvalue"[..]), (4, long.as_bytes())];
         assert!(encode_params(&mut out, pairs.into_iter()).is_empty());
         encode_content(&mut out, Stream::Stdin, b"body");
         out.extend_from_slice(&record_header(Stream::Stdin, 0));
@@ -473,11 +474,11 @@ mod tests {
 
     #[test]
     fn pairs_stay_whole_and_those_that_fit_no_record_are_named() {
-        let (half, huge) = (vec![b'x'; 9_000], vec![b'x'; MOST_PAIRS]);
-        let pairs: [(&[u8], &[u8]); 4] =
-            [(b"A", &half), (b"HUGE", &huge), (b"B", &half), (b"C", b"")];
+        let pairs = [("A", 9_000), ("HUGE", MOST_PAIRS), ("B", 9_000), ("C", 0)];
+        let pairs = pairs.map(|(name, value)| (name.len(), name.to_owned() + &"x".repeat(value)));
+        let joined = pairs.iter().map(|(name, pair)| (*name, pair.as_bytes()));
         let mut out = Vec::new();
-        assert_eq!(encode_params(&mut out, pairs.into_iter()), [b"HUGE"]);
+        assert_eq!(encode_params(&mut out, joined), [b"HUGE"]);
         let (mut reader, mut at, mut records) = (RecordReader::new(), 0, Vec::new());
         while let Record::Content { skip, length, .. } = reader.read(&out[at..]).unwrap() {
             records.push(super::pairs(&out[at + skip..at + skip + length]).count());

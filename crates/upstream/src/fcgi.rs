@@ -104,7 +104,7 @@ pub async fn exchange(
         }
         let encode = |out: &mut Vec<u8>| {
             encode_begin(out, false);
-            for name in encode_params(out, variables.iter()) {
+            for name in encode_params(out, variables.joined()) {
                 let text = format!("couldn't encode envvar '{}' in 16384 bytes", quoted(name));
                 notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
             }

@@ -1,6 +1,6 @@
-//! What all slow clients of a child together may keep in its memory: pages that were made for them
-//! and that they take bit by bit. Such a client holds no credit, so that it keeps nobody else
-//! waiting; where there is no room for what it keeps, its connection ends.
+//! Bounds the memory that all slow clients of a child keep: responses of which they have read a
+//! part, and handshakes that have not ended. Such a client holds no credit. Its connection ends if
+//! there is no room for what it keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Room for what slow clients keep, in bytes.
 pub struct SlowBytes {
     free: AtomicU64,
+    total: u64,
 }
 
 /// A part of it; dropping it gives it back.
@@ -23,7 +24,12 @@ impl SlowBytes {
     /// So many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Self> {
-        Arc::new(Self { free: AtomicU64::new(bytes) })
+        Arc::new(Self { free: AtomicU64::new(bytes), total: bytes })
+    }
+
+    /// Whether less than an eighth is free.
+    pub(crate) fn is_short(&self) -> bool {
+        self.free.load(Relaxed) < self.total / 8
     }
 
     /// Room for so many bytes, if there is.

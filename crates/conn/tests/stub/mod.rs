@@ -347,6 +347,10 @@ impl Service for Adapter {
         self.0.retire(retiring);
     }
 
+    fn is_short_of_room(&self) -> bool {
+        self.0.is_short_of_room()
+    }
+
     fn tick(&mut self) {
         self.0.tick();
     }

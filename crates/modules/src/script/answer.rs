@@ -2,8 +2,8 @@
 //! `ap_scan_script_header_err_core_ex`).
 
 use evenkeel_message::{
-    Answer, Body, Fields, Level, Method, Name, Notice, Request, Response, Status, Validators,
-    Verdict, evaluate, http_date, parse_http_date, quoted,
+    Answer, Body, Level, Method, Name, Notice, Request, Response, Status, Validators, Verdict,
+    evaluate, http_date, parse_http_date, quoted,
 };
 use evenkeel_proto::script::ScriptHead;
 use evenkeel_sys::clock;
@@ -62,8 +62,7 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
     if trusts_length {
         state_length(&mut response, head.fields.first("Content-Length"));
     }
-    let mut always = Fields::new();
-    always.extend(&head.always);
+    let mut always = head.always;
     for cookie in &head.cookies {
         always.add("Set-Cookie", cookie);
     }

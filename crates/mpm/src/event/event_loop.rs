@@ -546,7 +546,12 @@ impl<S: Service> EventLoop<S> {
                 self.close_idlest();
                 self.serve_new(socket, client, listener);
             }
-            Accepted::Connection(socket, client) => self.serve_new(socket, client, listener),
+            Accepted::Connection(socket, client) => {
+                if self.service.is_short_of_room() {
+                    self.close_oldest_new();
+                }
+                self.serve_new(socket, client, listener);
+            }
         }
     }
 
@@ -565,11 +570,32 @@ impl<S: Service> EventLoop<S> {
     /// short: kept connections first, then connections without a request, then those of this thread
     /// whose head is incomplete. A connection on which a request has arrived is served.
     fn close_idlest(&mut self) {
-        let (mut kept, mut fresh) = (BinaryHeap::new(), BinaryHeap::new());
+        let (kept, new) = self.idlest();
+        let missing = MAX_CLOSED.saturating_sub(kept.len() + new.len());
+        for token in kept.into_iter().chain(new).take(MAX_CLOSED) {
+            self.close_idle(token, false);
+        }
+        if missing > 0 {
+            self.thread.new_tasks.close_heads(missing);
+        }
+    }
+
+    /// Closes the connections of the child that have waited the longest for their first request.
+    fn close_oldest_new(&mut self) {
+        let (_, new) = self.idlest();
+        for token in new {
+            self.close_idle(token, false);
+        }
+    }
+
+    /// The kept connections of the child that have been idle the longest, and the connections
+    /// without a request that have, at most [`MAX_CLOSED`] of each, the longest wait first.
+    fn idlest(&self) -> (Vec<u64>, Vec<u64>) {
+        let (mut kept, mut new) = (BinaryHeap::new(), BinaryHeap::new());
         self.thread.shared.idle_table.sweep(None, now_ms(), |token, reason, left| {
             let oldest = match ParkReason::from_number(reason) {
                 ParkReason::KeepAlive => &mut kept,
-                ParkReason::FirstRequest => &mut fresh,
+                ParkReason::FirstRequest => &mut new,
                 ParkReason::LingeringClose => return,
             };
             oldest.push((left, token));
@@ -577,14 +603,10 @@ impl<S: Service> EventLoop<S> {
                 oldest.pop();
             }
         });
-        let (kept, fresh) = (kept.into_sorted_vec(), fresh.into_sorted_vec());
-        let missing = MAX_CLOSED.saturating_sub(kept.len() + fresh.len());
-        for (_, token) in kept.into_iter().chain(fresh).take(MAX_CLOSED) {
-            self.close_idle(token, false);
-        }
-        if missing > 0 {
-            self.thread.new_tasks.close_heads(missing);
-        }
+        let tokens = |heap: BinaryHeap<(i32, u64)>| {
+            heap.into_sorted_vec().into_iter().map(|(_, token)| token).collect()
+        };
+        (tokens(kept), tokens(new))
     }
 
     /// Logs a failed accept, at most once a second.
