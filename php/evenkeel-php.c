@@ -112,8 +112,10 @@ static struct {
     uint32_t peer;
     uint64_t most_requests, most_memory;
     bool no_new_privileges, traces;
+    struct rlimit processes; /* RLimitNPROC */
     uint8_t secret[16];
-} options = { .name = "php", .modules = "", .peer = UINT32_MAX };
+} options = { .name = "php", .modules = "", .peer = UINT32_MAX,
+    .processes = { RLIM_INFINITY, RLIM_INFINITY } };
 
 static int listener = -1, channel = -1, slow_log = -1;
 static struct page private_page;
@@ -1172,6 +1174,16 @@ static void raise_oom_score(void) {
     close(file);
 }
 
+/* Bounds what scripts start. A worker that exists already is not affected (setrlimit(2)). */
+static void bound_processes(void) {
+    struct rlimit bound;
+    if (getrlimit(RLIMIT_NPROC, &bound) != 0) return;
+    if (options.processes.rlim_max < bound.rlim_max) bound.rlim_max = options.processes.rlim_max;
+    if (options.processes.rlim_cur < bound.rlim_cur) bound.rlim_cur = options.processes.rlim_cur;
+    if (bound.rlim_cur > bound.rlim_max) bound.rlim_cur = bound.rlim_max;
+    if (setrlimit(RLIMIT_NPROC, &bound) != 0) log_line(4, "the limit of processes is not set");
+}
+
 static bool peer_may(int socket) {
     struct ucred peer;
     socklen_t size = sizeof peer;
@@ -1192,6 +1204,7 @@ static int work(int line) {
     accounts.schedstat = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
     accounts.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (options.no_new_privileges) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    bound_processes();
     int set = epoll_create1(EPOLL_CLOEXEC);
     /* Without EPOLLEXCLUSIVE every connection would wake every worker. */
     struct epoll_event on_listener = { .events = EPOLLIN | EPOLLEXCLUSIVE, .data.fd = listener };
@@ -1434,6 +1447,13 @@ static bool become(const char *text) {
     return setresgid(groups[0], groups[0], groups[0]) == 0 && setresuid(uid, uid, uid) == 0;
 }
 
+/* Reads `SOFT:HARD`. */
+static void read_limit(const char *text, struct rlimit *limit) {
+    char *end;
+    limit->rlim_cur = strtoull(text, &end, 10);
+    if (*end == ':') limit->rlim_max = strtoull(end + 1, NULL, 10);
+}
+
 /* Moves a descriptor out of the way of standard input and output, and closes it for programs that
  * scripts start. */
 static int set_aside(int fd) {
@@ -1479,6 +1499,7 @@ int main(int count, char **arguments) {
         else if (strcmp(name, "--peer") == 0) options.peer = (uint32_t)strtoul(value, NULL, 10);
         else if (strcmp(name, "--requests") == 0) options.most_requests = strtoull(value, NULL, 10);
         else if (strcmp(name, "--memory") == 0) options.most_memory = strtoull(value, NULL, 10);
+        else if (strcmp(name, "--processes") == 0) read_limit(value, &options.processes);
         else if (strcmp(name, "--no-new-privileges") == 0) options.no_new_privileges = *value == '1';
         else if (strcmp(name, "--traces") == 0) options.traces = *value == '1';
         else return fail("unknown option");

@@ -50,6 +50,7 @@ const SCRIPTS: &[(&str, &str)] = &[
         $end = time() + 3; while (time() < $end) turn(20000000); echo 'turned';",
     ),
     ("user", "<?php echo posix_geteuid(), ' ', posix_getegid(), ' ', getmypid();"),
+    ("forks", "<?php echo @exec('echo forked') ?: 'refused';"),
     ("attack", ATTACK),
     ("marks", "<?php echo touch(__DIR__ . '/../marks/it') ? 'marked' : 'failed';"),
 ];
@@ -485,6 +486,9 @@ AppUser nobody
 <VirtualHost *>
 ServerName b
 AppUser games games
+RLimitNPROC 1
+RLimitMEM 1000000000
+PHPINIDir ini
 </VirtualHost>
 <VirtualHost *>
 ServerName c
@@ -530,6 +534,16 @@ fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
     assert_eq!(ids("b"), b);
     let is_told = || house.error_log().contains("pool php-nobody: the worker (pid ");
     wait_for("the death to be logged", is_told).unwrap();
+    // RLimitNPROC bounds what scripts of its host start, and no others.
+    for (host, what) in [("a", "forked"), ("b", "refused"), ("c", "forked")] {
+        assert_eq!(response_of(&house, host, "forks.php"), (200, what.into()), "{host}");
+    }
+    for said in [
+        "RLimitMEM: not for the PHP scripts of AppUser games;",
+        "PHPINIDir in a virtual host holds for all hosts",
+    ] {
+        assert!(house.error_log().contains(said), "{}", house.error_log());
+    }
     // A reload takes the user away.
     house.configure(&USERS.replace("AppUser nobody\n", "")).unwrap();
     house.reload().unwrap();

@@ -12,6 +12,7 @@ use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::clock;
 use evenkeel_sys::identity::{self, Identity};
 use evenkeel_sys::process::{self, End, Pid, usable_cores};
+use evenkeel_sys::spawn::Limit;
 use evenkeel_sys::waker::Waker;
 use std::any::Any;
 use std::collections::HashMap;
@@ -86,6 +87,8 @@ pub struct Planned {
     pub applications: Vec<Application>,
     /// The index of the pool of each server.
     pub of_servers: Box<[u32]>,
+    /// What the administrator is told of.
+    pub remarks: Vec<evenkeel_config::Notice>,
 }
 
 /// What the pools of a site run; nothing if the site runs no PHP.
@@ -124,17 +127,22 @@ pub fn of_site(site: &Site, modules: &ModuleSet, settings: &Settings) -> Result<
             idle_timeout: Duration::from_secs(bounds.idle_timeout_s),
             slow: (php.slow_log.clone())
                 .map(|path| (Duration::from_secs(bounds.slow_timeout_s), path)),
+            processes: None,
         },
     };
     let (mut applications, mut indices) = (Vec::new(), HashMap::new());
-    let mut of_servers = Vec::new();
+    let (mut of_servers, mut remarks) = (Vec::new(), Vec::new());
     for server in &site.servers {
         let user = server.settings.php.user.as_deref();
         let index = match indices.entry(user.map(|user| (user.uid, user.gid))) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 applications.push(match user {
-                    Some(user) => as_user(&usual, user)?,
+                    Some(user) => {
+                        let limits = server.defaults.core.process_limits;
+                        remarks.extend(of_limits(user, limits));
+                        as_user(&usual, user, limits[2])?
+                    }
                     None => usual.clone(),
                 });
                 *new.insert(u32::try_from(applications.len() - 1).unwrap_or(u32::MAX))
@@ -142,13 +150,35 @@ pub fn of_site(site: &Site, modules: &ModuleSet, settings: &Settings) -> Result<
         };
         of_servers.push(index);
     }
-    Ok(Planned { applications, of_servers: of_servers.into() })
+    Ok(Planned { applications, of_servers: of_servers.into(), remarks })
 }
 
-/// The application of a user with a pool of its own.
-fn as_user(usual: &Application, user: &PoolUser) -> Result<Application, String> {
+/// Says which limits of processes do not act on workers, which serve many requests each and share
+/// the memory of opcache.
+fn of_limits(user: &PoolUser, limits: [Option<Limit>; 3]) -> Option<evenkeel_config::Notice> {
+    let [cpu, memory, _] = limits;
+    let (name, instead) = match (cpu, memory) {
+        (None, None) => return None,
+        (Some(_), None) => ("RLimitCPU", "max_execution_time of PHP and AppRequestTimeout bound"),
+        (None, Some(_)) => ("RLimitMEM", "memory_limit of PHP and AppMemory bound"),
+        (Some(_), Some(_)) => (
+            "RLimitCPU and RLimitMEM",
+            "max_execution_time and memory_limit of PHP, AppRequestTimeout and AppMemory bound",
+        ),
+    };
+    let text = format!("{name}: not for the PHP scripts of AppUser {}; {instead} them", user.name);
+    Some(evenkeel_config::Notice { number: None, ..evenkeel_config::Notice::warn("php", 0, text) })
+}
+
+/// The application of a user with a pool of its own, who may have so many processes (RLimitNPROC).
+fn as_user(
+    usual: &Application,
+    user: &PoolUser,
+    processes: Option<Limit>,
+) -> Result<Application, String> {
     let PoolUser { uid, name, gid, has_other_group } = user;
     let mut application = usual.clone();
+    application.bounds.processes = processes;
     application.name = match has_other_group {
         true => format!("php-{name}-{gid}"),
         false => format!("php-{name}"),

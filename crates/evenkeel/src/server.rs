@@ -253,7 +253,8 @@ impl Server for Evenkeel {
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.needs_launcher.then(|| settings.clone());
         let launcher = OnceCell::new();
-        let planned = applications::of_site(&site, &modules, &settings)?;
+        let mut planned = applications::of_site(&site, &modules, &settings)?;
+        notices.append(&mut planned.remarks);
         if site.passes_on {
             peers::open();
         }

@@ -357,6 +357,15 @@ impl Scope {
         methods.push(name.into());
     }
 
+    /// Sets the folder of php.ini for the whole server, as any virtual host may. False if it is
+    /// set already.
+    pub fn set_ini_dir(&mut self, path: PathBuf) -> bool {
+        let ini_dir = &mut Arc::make_mut(&mut self.global).php.ini_dir;
+        let is_first = ini_dir.is_none();
+        ini_dir.get_or_insert(path);
+        is_first
+    }
+
     /// A number for a section that no other section of this scope has.
     pub fn number_section(&mut self) -> u64 {
         self.sections += 1;

@@ -38,10 +38,12 @@ pub const MODULE: Module = Module {
         "Scripts see the interface `apache2handler` with its functions. `virtual` and \
          `apache_lookup_uri` warn and return false. `fastcgi_finish_request` is there too.",
         "php.ini is that of PHPIniDir, else that of /etc/php/8.2/apache2, else that of the library. \
-         A new one holds after a reload.",
+         A new one holds after a reload. PHPINIDir in a virtual host holds for all hosts.",
         "AppUser gives the scripts of a host, or of all hosts, a user of their own, in a pool of \
          their own. A script of one pool can neither read the memory of another nor have it run \
          anything. Files that are no scripts are still read as User.",
+        "RLimitNPROC bounds what the scripts of a pool of AppUser start. The processes of the pool \
+         count. RLimitCPU and RLimitMEM do not act on scripts, as in mod_php.",
         "AppSlowLog gets the backtrace of a script that runs longer than AppSlowTimeout, in the \
          form of php-fpm's slow log. A function of PHP's that waits is in it once it returns.",
         "In one process (`-X`) a second process starts and ends the workers.",

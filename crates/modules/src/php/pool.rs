@@ -4,14 +4,14 @@ use crate::wrapper::{found_user, group_of};
 use crate::{
     Directive, DirectiveResult, Merge, Scope, Where, argument, directive, global_directive,
 };
-use evenkeel_config::{Call, GlobalCall, Shape};
+use evenkeel_config::{Call, GlobalCall, Notice, Shape};
 use evenkeel_sys::identity::user_numbered;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
-    global_directive("PHPINIDir", Shape::One, "", "Directory containing the php.ini file", ini_dir),
+    directive("PHPINIDir", Where::SERVER, Shape::One, "", "Directory containing the php.ini file", ini_dir),
     global_directive("AppMaxWorkers", Shape::One, "auto", "How many workers a pool may have: a number, or auto for what cores, memory and the costs of requests allow", max_workers),
     global_directive("AppMinSpare", Shape::One, "1", "How many workers more than work a pool has", min_spare),
     global_directive("AppMaxSpare", Shape::One, "8", "How many workers more than were needed lately a pool keeps", max_spare),
@@ -101,16 +101,19 @@ pub struct Global {
     pub slow_log: Option<PathBuf>,
 }
 
-/// The first one holds (apache_config.c: `php_apache_phpini_set`).
-fn ini_dir(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+/// There is one for the whole server, whichever host names it (apache_config.c:
+/// `php_apache_phpini_set`).
+fn ini_dir(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let path = scope.server_root.join(argument(call, 0));
-    let ini_dir = &mut scope.global_mut(call).php.ini_dir;
-    if ini_dir.is_some() {
+    if !scope.set_ini_dir(path) {
         return Err("Only first PHPINIDir directive honored per configuration tree - subsequent \
                     ones ignored"
             .into());
     }
-    *ini_dir = Some(path);
+    if scope.in_virtual_host {
+        let text = "PHPINIDir in a virtual host holds for all hosts, as with mod_php";
+        call.notice(Notice { number: None, ..Notice::warn("php", 0, text) });
+    }
     Ok(())
 }
 

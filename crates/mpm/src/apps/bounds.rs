@@ -5,6 +5,7 @@ use super::zygote::{Totals, Zygote};
 use evenkeel_sys::application::PageContent;
 use evenkeel_sys::process::usable_cores;
 use evenkeel_sys::resources::Groups;
+use evenkeel_sys::spawn::Limit;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct Bounds {
     pub idle_timeout: Duration,
     /// AppSlowTimeout, and the file of AppSlowLog.
     pub slow: Option<(Duration, PathBuf)>,
+    /// RLimitNPROC: how many processes the user may have while a script starts one.
+    pub processes: Option<Limit>,
 }
 
 impl Default for Bounds {
@@ -49,6 +52,7 @@ impl Default for Bounds {
             request_timeout: None,
             idle_timeout: Duration::from_secs(300),
             slow: None,
+            processes: None,
         }
     }
 }

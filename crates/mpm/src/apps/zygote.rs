@@ -466,6 +466,11 @@ fn arguments(application: &Application) -> Vec<Vec<u8>> {
     if bounds.slow.is_some() {
         say("--traces", "1".into());
     }
+    if let Some((soft, hard)) = bounds.processes {
+        // The largest number is RLIM_INFINITY.
+        let [soft, hard] = [soft, hard].map(|limit| limit.unwrap_or(u64::MAX));
+        say("--processes", format!("{soft}:{hard}"));
+    }
     if bounds.most_requests > 0 {
         say("--requests", bounds.most_requests.to_string());
     }
