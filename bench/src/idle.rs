@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The connections that are opened before memory is first measured, so that what a server allocates
 /// once is not counted.
-const WARM: usize = 200;
+const WARM: usize = 2_000;
 
 /// The cost of idle connections.
 #[derive(Debug, Clone, Copy)]

@@ -199,8 +199,7 @@ const fn kinds() -> [u8; 256] {
     table
 }
 
-/// The properties of a host name, found in one pass.
-#[derive(Default)]
+/// The properties of a host name.
 struct Shape {
     /// Whether there are two dots in a row or a slash, which are always refused.
     barred: bool,
@@ -208,29 +207,17 @@ struct Shape {
     foreign: bool,
     /// Whether there is a letter, `-` or `_`.
     lettered: bool,
-    /// The beginning of the last label, ignoring a dot at the end of the name.
-    last: usize,
 }
 
 impl Shape {
     fn of(name: &[u8]) -> Self {
-        let (mut seen, mut last, mut behind_dot, mut twice) = (0, 0, usize::MAX, false);
-        for (at, byte) in name.iter().enumerate() {
-            let kind = KINDS.get(usize::from(*byte)).copied().unwrap_or(FOREIGN);
-            seen |= kind;
-            if kind == DOT {
-                twice |= at == behind_dot;
-                behind_dot = at + 1;
-                if behind_dot < name.len() {
-                    last = behind_dot;
-                }
-            }
-        }
+        let kind = |byte: &u8| KINDS.get(usize::from(*byte)).copied().unwrap_or(FOREIGN);
+        let seen = name.iter().fold(0, |seen, byte| seen | kind(byte));
+        let has_two_dots = seen & DOT != 0 && name.windows(2).any(|two| two == b"..");
         Self {
-            barred: twice || seen & SLASH != 0,
+            barred: has_two_dots || seen & SLASH != 0,
             foreign: seen & FOREIGN != 0,
             lettered: seen & LETTER != 0,
-            last,
         }
     }
 
@@ -242,8 +229,9 @@ impl Shape {
             return false;
         }
         if self.lettered {
-            let last = name.get(self.last);
-            return self.last == 0 || last.is_some_and(u8::is_ascii_alphabetic);
+            let last_dot = name.iter().rposition(|byte| *byte == b'.');
+            let first_of_last = last_dot.and_then(|dot| name.get(dot + 1));
+            return last_dot.is_none() || first_of_last.is_some_and(u8::is_ascii_alphabetic);
         }
         let whole = |label: &[u8]| label.len() == 1 || !matches!(label, [] | [b'0', ..]);
         let labels = name.split(|byte| *byte == b'.');
