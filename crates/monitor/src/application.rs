@@ -7,6 +7,10 @@ use evenkeel_sys::clock;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// More workers are worth their while only if the pool answers so many times as many requests with
+/// them. Every page waits for a moment, if only for its client's process.
+const WORTHWHILE: f64 = 1.1;
+
 /// The resource that limits how many requests a pool can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
@@ -123,9 +127,8 @@ impl Application {
     /// start workers that would help.
     pub(crate) fn bound(&self) -> Option<Bound> {
         let is_full = self.workers > 0 && self.busy >= self.workers && self.queue > 0;
-        let is_useless = self.useful().is_some_and(|useful| self.workers as f64 >= useful);
         match is_full {
-            true if is_useless => Some(Bound::Cores),
+            true if self.has_enough_workers() => Some(Bound::Cores),
             true if self.workers < self.most_workers => None,
             true if self.is_memory_bound => Some(Bound::Memory),
             true => Some(Bound::Workers),
@@ -152,6 +155,12 @@ impl Application {
     /// How many workers keep all cores busy; `None` before anything was measured.
     fn useful(&self) -> Option<f64> {
         Some(self.carried_by_cores()? * (self.cpu_us + self.wait_us) as f64 / 1e6)
+    }
+
+    /// Whether more workers would not bring more, because those that there are can keep all cores
+    /// busy, or nearly.
+    fn has_enough_workers(&self) -> bool {
+        self.useful().is_some_and(|useful| self.workers as f64 * WORTHWHILE >= useful)
     }
 
     /// Requests a second that a number of workers carries; `None` before anything was measured.
@@ -193,7 +202,7 @@ impl Application {
             ms(self.ready_us)
         );
         let useful = self.useful().unwrap_or_default();
-        let _ = if *workers as f64 >= useful {
+        let _ = if self.has_enough_workers() {
             write!(text, "{} cores carry {cores:.0}/s, more workers do not help.", self.cores)
         } else if workers < most_workers {
             write!(text, "{workers} workers carry {now:.0}/s, and the pool may grow.")
@@ -295,6 +304,12 @@ mod tests {
         assert!(text.ends_with(want), "{text}");
         let memory = Application { is_memory_bound: true, ..pool(8, 8, 1_000, 179_000) };
         assert!(memory.sentence().contains("memory bounds it to 8 workers"));
+        // As many workers as cores, and pages that wait for a moment.
+        let text = pool(2, 2, 20_000, 400).sentence();
+        assert!(text.ends_with("2 cores carry 100/s, more workers do not help."), "{text}");
+        let text = pool(2, 2, 20_000, 4_000).sentence();
+        let want = "AppMaxWorkers bounds it to 2 workers (83/s); 3 carry 100/s.";
+        assert!(text.ends_with(want), "{text}");
         let text = pool(8, 64, 1_000, 179_000).sentence();
         assert!(text.ends_with("8 workers carry 44/s, and the pool may grow."), "{text}");
         assert!(pool(1, 8, 0, 0).sentence().ends_with("in the last seconds."));
@@ -313,6 +328,8 @@ mod tests {
         let (name, _, remedy, most) = limit(pool(8, 64, 14_000, 6_000));
         assert_eq!((name, most), ("application", Some(143.0)));
         assert!(remedy.starts_with("More cores"), "{remedy}");
+        let (_, _, remedy, most) = limit(pool(2, 2, 20_000, 400));
+        assert!(remedy.starts_with("More cores") && most == Some(98.0), "{remedy} {most:?}");
         let memory = Application { is_memory_bound: true, ..pool(8, 8, 1_000, 179_000) };
         assert!(limit(memory).2.starts_with("More memory"));
         // A pool that grows, and one in which nothing waits, limit nothing.
