@@ -3,7 +3,8 @@
 //! `ap_scan_script_header_err_core_ex`).
 
 use evenkeel_message::{Fields, eq_ignore_case};
-use memchr::memchr;
+use memchr::{memchr, memchr2};
+use std::borrow::Cow;
 
 /// The largest head, in bytes. A longer one is an error.
 pub const MOST_HEAD: usize = 64 << 10;
@@ -61,15 +62,22 @@ impl HeadEnd {
     /// The number of bytes of this piece that end the head, its empty line included; none if the
     /// head continues.
     pub fn find(&mut self, piece: &[u8]) -> Option<usize> {
-        for (at, byte) in piece.iter().enumerate() {
-            self.0 = match (byte, self.0) {
-                (b'\n', State::Feed | State::ReturnFeedReturn) => return Some(at + 1),
-                (b'\n', State::Return) => State::ReturnFeed,
-                (b'\n', _) => State::Feed,
-                (b'\r', State::ReturnFeed) => State::ReturnFeedReturn,
-                (b'\r', _) => State::Return,
+        let mut at = 0;
+        while let Some(rest) = piece.get(at..).filter(|rest| !rest.is_empty()) {
+            // Within a line only its end matters.
+            let skipped = match self.0 {
+                State::Text => memchr2(b'\r', b'\n', rest)?,
+                _ => 0,
+            };
+            self.0 = match (rest.get(skipped), self.0) {
+                (Some(b'\n'), State::Feed | State::ReturnFeedReturn) => return Some(at + 1),
+                (Some(b'\n'), State::Return) => State::ReturnFeed,
+                (Some(b'\n'), _) => State::Feed,
+                (Some(b'\r'), State::ReturnFeed) => State::ReturnFeedReturn,
+                (Some(b'\r'), _) => State::Return,
                 _ => State::Text,
             };
+            at += skipped + 1;
         }
         None
     }
@@ -94,12 +102,10 @@ pub fn parse_worker_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
 
 fn parse(head: &[u8], take: fn(&mut ScriptHead, &[u8], &[u8])) -> Result<ScriptHead, BadHead> {
     let (mut parsed, mut rest, mut count) = (ScriptHead::default(), head, 0);
-    let mut line = Vec::new();
     loop {
         let premature = if count == 0 { BadHead::Nothing } else { BadHead::Premature };
         let end = memchr(b'\n', rest).ok_or_else(|| premature.clone())?;
-        line.clear();
-        line.extend(rest.iter().take(end).filter(|byte| **byte != b'\r'));
+        let mut line = without_returns(rest.get(..end).unwrap_or_default());
         rest = rest.get(end + 1..).unwrap_or_default();
         if line.len() > MOST_LINE || count > MOST_FIELDS {
             return Err(premature);
@@ -109,13 +115,24 @@ fn parse(head: &[u8], take: fn(&mut ScriptHead, &[u8], &[u8])) -> Result<ScriptH
         }
         // A line ends at a NUL, as in the C strings of Apache.
         if let Some(nul) = memchr(0, &line) {
-            line.truncate(nul);
+            line = line.get(..nul).unwrap_or_default().to_vec().into();
         }
-        let Some(colon) = memchr(b':', &line) else { return Err(BadHead::NoColon(line)) };
+        let Some(colon) = memchr(b':', &line) else {
+            return Err(BadHead::NoColon(line.into_owned()));
+        };
         let (name, value) = line.split_at_checked(colon).unwrap_or_default();
         let value = value.get(1..).unwrap_or_default();
         take(&mut parsed, name, skip_blanks(value));
         count += 1;
+    }
+}
+
+/// A line without its carriage returns. Usually there is one, at its end.
+fn without_returns(line: &[u8]) -> Cow<'_, [u8]> {
+    let bare = line.strip_suffix(b"\r").unwrap_or(line);
+    match memchr(b'\r', bare) {
+        None => bare.into(),
+        Some(_) => bare.iter().copied().filter(|byte| *byte != b'\r').collect(),
     }
 }
 
