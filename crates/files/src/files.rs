@@ -149,12 +149,14 @@ impl Files {
         let mut state = self.state.borrow_mut();
         state.round += 1;
         (state.is_round, state.is_large) = (true, is_large);
+        state.round_folder = None;
     }
 
     /// Ends a round.
     pub fn end_round(&self) {
         let mut state = self.state.borrow_mut();
         (state.is_round, state.is_large) = (false, false);
+        state.round_folder = None;
     }
 
     /// Whether an earlier answer still holds, and so does what was derived from it. Where the

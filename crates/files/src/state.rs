@@ -9,6 +9,7 @@ use crate::watches::{Dependent, Watches};
 use evenkeel_message::Piece;
 use evenkeel_sys::inotify::{Event, Inotify};
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// Longer paths are looked up each time, so that entries stay small.
@@ -19,6 +20,15 @@ const LONGEST_SEARCH: usize = 256;
 
 /// A table by path. Clients choose paths, so the hash is seeded and of the stronger kind.
 type ByPath<T> = HashMap<Box<[u8]>, T, foldhash::quality::RandomState>;
+
+/// A folder that was checked in this round, with those above it.
+#[derive(Debug)]
+pub(crate) struct RoundFolder {
+    pub(crate) folder: Rc<Folder>,
+    /// The same opened, if its entries are to be examined; lstat(2) of a name in it costs less than
+    /// lstat of a path.
+    pub(crate) opened: Option<OwnedFd>,
+}
 
 /// The cache.
 #[derive(Debug)]
@@ -41,6 +51,8 @@ pub(crate) struct State {
     /// Whether the round has so many files that those which need a check the next time anyway are
     /// not cached.
     pub(crate) is_large: bool,
+    /// The folder of the first entry that was found in this round.
+    pub(crate) round_folder: Option<RoundFolder>,
     /// The number of folders that have become invalid.
     pub(crate) voided: u64,
     ring: Ring<Folder>,
@@ -64,6 +76,7 @@ impl State {
             round: 0,
             is_round: false,
             is_large: false,
+            round_folder: None,
             voided: 0,
             ring: Ring::new(limits.folders),
             kept: Ring::new(limits.entries),

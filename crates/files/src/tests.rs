@@ -405,6 +405,30 @@ fn the_files_of_a_large_round_are_remembered_where_the_kernel_tells_of_changes()
 }
 
 #[test]
+fn a_large_round_finds_what_is_in_the_folder_and_the_next_what_took_its_place() {
+    both(|site| {
+        let kind = |name: &str| site.files.look_up(bytes(&site.path(name))).found.kind();
+        site.write("d/file", "1");
+        site.write("d/inner/index", "2");
+        site.files.begin_round(true);
+        assert_eq!(kind("d/file"), Kind::File);
+        site.write("d/new", "3");
+        std::os::unix::fs::symlink("file", site.path("d/link")).unwrap();
+        let names = ["d/new", "d/link", "d/inner", "d/inner/index", "d/nothing", "dd"];
+        let kinds = [Kind::File, Kind::File, Kind::Directory, Kind::File, Kind::Absent];
+        assert_eq!(names.map(kind), [&kinds[..], &[Kind::Absent]].concat()[..]);
+        site.files.end_round();
+        fs::rename(site.path("d"), site.path("old")).unwrap();
+        site.write("d/other", "4");
+        site.files.begin_round(true);
+        assert_eq!(["d/other", "d/file", "old/file"].map(kind), {
+            [Kind::File, Kind::Absent, Kind::File]
+        });
+        site.files.end_round();
+    });
+}
+
+#[test]
 fn one_change_leaves_the_rest_alone() {
     let site = Site::new(Policy::Told, Limits::default());
     site.write("page", "text");

@@ -6,7 +6,7 @@ use crate::files::FRESH_MS;
 use crate::folder::{Folder, join};
 use crate::found::{Found, Kind, Link, Looked, NEVER};
 use crate::resolve::{Passed, all_same, errno, is_same, resolve};
-use crate::state::{LONGEST_KEY, State};
+use crate::state::{LONGEST_KEY, RoundFolder, State};
 use crate::watches::Dependent;
 use evenkeel_sys::inotify::WatchScope;
 use evenkeel_sys::open::{self, Stat};
@@ -64,9 +64,16 @@ impl State {
         {
             return Looked { found, rest: path.len() };
         }
-        let mut folder = self.root(now_ms);
         let mut key: Vec<u8> = Vec::with_capacity(path.len());
         let mut at = 0;
+        let mut folder = match self.round_folder_of(path) {
+            Some(folder) => {
+                key.extend_from_slice(&folder.path);
+                at = key.len();
+                folder
+            }
+            None => self.root(now_ms),
+        };
         while let Some((start, end)) = next_component(path, at) {
             let name = path.get(start..end).unwrap_or_default();
             if name != b"." {
@@ -74,12 +81,42 @@ impl State {
                 key.extend_from_slice(name);
                 match self.step(&folder, &key, name, now_ms) {
                     Step::Folder(inner) => folder = inner,
-                    Step::Leaf(found) => return Looked { found, rest: end },
+                    Step::Leaf(found) => {
+                        self.note_round_folder(&folder);
+                        return Looked { found, rest: end };
+                    }
                 }
             }
             at = end;
         }
         Looked { found: self.directory(&folder, now_ms), rest: at }
+    }
+
+    /// The folder of the first entry of this round, if the path leads through it.
+    fn round_folder_of(&self, path: &[u8]) -> Option<Rc<Folder>> {
+        let folder = &self.round_folder.as_ref()?.folder;
+        let rest = path.strip_prefix(&*folder.path)?;
+        (rest.starts_with(b"/") && folder.valid.get()).then(|| Rc::clone(folder))
+    }
+
+    /// Notes the folder of the first entry of a round. It is opened for a large round where the kernel reports no
+    /// changes, as each of its entries is examined then.
+    fn note_round_folder(&mut self, folder: &Rc<Folder>) {
+        if !self.is_round || self.round_folder.is_some() || *folder.path == *b"/" {
+            return;
+        }
+        let is_examined = self.is_large && self.watches.inotify.is_none();
+        let opened = is_examined.then(|| open::open_folder(&folder.real, &folder.stat)).flatten();
+        self.round_folder = Some(RoundFolder { folder: Rc::clone(folder), opened });
+    }
+
+    /// The attributes of a name in a folder, whose path is `path`.
+    fn lstat_in(&self, folder: &Rc<Folder>, name: &[u8], path: &[u8]) -> Result<Stat, i32> {
+        let noted = self.round_folder.as_ref().filter(|noted| Rc::ptr_eq(&noted.folder, folder));
+        match noted.and_then(|noted| noted.opened.as_ref()) {
+            Some(opened) => open::lstat_in(opened, name).map_err(errno),
+            None => open::lstat(path).map_err(errno),
+        }
     }
 
     /// Whether the same would be found again. Trusted entries are checked once a second, others
@@ -211,7 +248,7 @@ impl State {
     /// Examines a component that is not cached.
     fn examine(&mut self, folder: &Rc<Folder>, key: &[u8], name: &[u8], now_ms: u64) -> Step {
         let path = folder.member(name);
-        let mut own = open::lstat(&path).map_err(errno);
+        let mut own = self.lstat_in(folder, name, &path);
         let is_folder = |own: &Result<Stat, i32>| own.is_ok_and(|stat| stat.is_folder());
         if !is_folder(&own)
             && let Some(watch) = folder.watch.get()

@@ -16,7 +16,8 @@ use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::Options;
 use evenkeel_modules::negotiation;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -159,7 +160,7 @@ impl Desk {
             request = back;
             request.notices.truncate(most_notices);
             looks += u32::from(glance.looks);
-            entries.extend(entry(candidate, glance, asked));
+            entries.extend(self.entry(candidate, glance, asked, &request.resource.file));
         }
         drop(round);
         if is_cut {
@@ -192,29 +193,42 @@ impl Desk {
         *round = Some(self.pipeline.begin_round(is_large));
         looked
     }
-}
 
-/// An entry, where the look at it lets it be listed (mod_autoindex.c: make_autoindex_entry).
-fn entry(mut candidate: Candidate, glance: Glance, asked: &Asked) -> Option<Entry> {
-    let Glance { status, found, file, content, .. } = glance;
-    let is_refused = matches!(status, Status::UNAUTHORIZED | Status::FORBIDDEN);
-    let is_passed = status == Status::OK;
-    let is_listed =
-        is_passed || status.is_redirect() || (is_refused && autoindex::shows_forbidden(asked));
-    if !is_listed {
-        return None;
-    }
-    let mut seen = None;
-    if let Some(looked) = found {
-        let stat = looked.found.stat()?;
-        if !matches!(looked.found.kind(), Kind::File | Kind::Directory) {
+    /// An entry of a folder, where the look at it lets it be listed (mod_autoindex.c:
+    /// make_autoindex_entry).
+    fn entry(
+        &self,
+        candidate: Candidate,
+        glance: Glance,
+        asked: &Asked,
+        folder: &Path,
+    ) -> Option<Entry> {
+        let Glance { status, found, file, content, .. } = glance;
+        let is_refused = matches!(status, Status::UNAUTHORIZED | Status::FORBIDDEN);
+        let passed = status == Status::OK;
+        let is_listed =
+            passed || status.is_redirect() || (is_refused && autoindex::shows_forbidden(asked));
+        if !is_listed {
             return None;
         }
-        // A folder's are those of its index, as in Apache.
-        (candidate.size, candidate.modified_ns) = (stat.size, stat.modified_ns);
-        seen = autoindex::scans_titles(asked).then(|| (looked.found.real_path(), stat));
+        let stat = match &found {
+            // A folder's are those of its index, as in Apache.
+            Some(looked) => looked.found.stat()?,
+            // The look has ended before it came to the file.
+            None => {
+                let path = candidate.below(folder);
+                self.pipeline.walker.borrow().files.stat(path.as_os_str().as_bytes())?
+            }
+        };
+        if !(stat.is_file() || stat.is_folder()) {
+            return None;
+        }
+        let seen = found
+            .filter(|_| autoindex::scans_titles(asked))
+            .map(|looked| (looked.found.real_path(), stat));
+        let (size, modified_ns) = (stat.size, stat.modified_ns);
+        Some(Entry { candidate, size, modified_ns, file: file.into(), seen, content, passed })
     }
-    Some(Entry { candidate, file: file.into(), seen, content, passed: is_passed })
 }
 
 /// The file of HeaderName. It is asked for with the query of the request, and as one that wants

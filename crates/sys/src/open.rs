@@ -2,7 +2,7 @@
 //! can be substituted between a check and its use, and new files without a name. Paths are bytes.
 //! No call waits for a pipe or a device.
 
-use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -72,6 +72,21 @@ pub fn lstat(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
+/// The attributes of a name in an open folder; a link is not followed. Errors are fstatat(2)'s.
+pub fn lstat_in(folder: &impl AsFd, name: &[u8]) -> io::Result<Stat> {
+    Ok(Stat::new(&rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// Opens the folder at a path for calls of [`lstat_in`]; none if it is not the one with these
+/// attributes any more.
+#[must_use]
+pub fn open_folder(path: &[u8], known: &Stat) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let found = fstat(&folder).ok()?;
+    ((found.device, found.inode) == (known.device, known.inode)).then_some(folder)
+}
+
 /// The attributes of what a path leads to; links are followed. Errors are stat(2)'s.
 pub fn stat(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::empty())?))
@@ -116,6 +131,30 @@ impl Name {
     pub fn bytes(&self) -> &[u8] {
         self.0.file_name().to_bytes()
     }
+
+    /// What it stands for, as far as the folder itself tells: readdir(3), `d_type`.
+    #[must_use]
+    pub fn entry_type(&self) -> EntryType {
+        match self.0.file_type() {
+            FileType::RegularFile => EntryType::File,
+            FileType::Directory => EntryType::Folder,
+            FileType::Symlink | FileType::Unknown => EntryType::Unresolved,
+            _ => EntryType::Other,
+        }
+    }
+}
+
+/// The type of a name in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryType {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A link, or a type that the file system does not tell: [`Names::stat`] resolves it.
+    Unresolved,
+    /// A socket, a pipe or a device.
+    Other,
 }
 
 /// The attributes of an open descriptor. Errors are fstat(2)'s.

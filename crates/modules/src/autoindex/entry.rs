@@ -15,8 +15,12 @@ use std::path::{Path, PathBuf};
 /// An entry that is listed, with what a look at it came upon.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name, and its size and time: those of a folder's index, where a look led there.
+    /// Its name.
     pub candidate: Candidate,
+    /// Bytes; those of a folder's index, where a look led there.
+    pub size: u64,
+    /// The last change of that, nanoseconds since 1970.
+    pub modified_ns: i64,
     /// The file that a request for it would be served.
     pub file: PathBuf,
     /// Where that file really is, without a link on the way, and what stood there; none where no
@@ -88,10 +92,10 @@ impl Row {
         self.icon = owned(or_folder(find(&said.icons, &subject), &said.icons));
         let text = or_folder(find(&said.texts, &subject), &said.texts);
         self.text = owned(text.or(is_folder.then_some(b"DIR")));
-        self.modified_us = entry.candidate.modified_ns.div_euclid(1000);
+        self.modified_us = entry.modified_ns.div_euclid(1000);
         self.leads = is_folder && asked.flags.has(Flags::FOLDERS_FIRST);
         if !is_folder {
-            self.size = i64::try_from(entry.candidate.size).unwrap_or(i64::MAX);
+            self.size = i64::try_from(entry.size).unwrap_or(i64::MAX);
         }
         self.description = describe(&said.descriptions, path).map(|text| text.into());
         let scans = asked.flags.has(Flags::SCAN_HTML_TITLES) && !is_folder && entry.passed;
@@ -146,11 +150,12 @@ mod tests {
     use crate::testing::apply;
 
     fn entry(name: &str, is_folder: bool, file: &str, media_type: &str) -> Entry {
-        let candidate =
-            Candidate { name: name.into(), is_folder, size: 7, modified_ns: 1_500_000_001 };
+        let candidate = Candidate { name: name.into(), is_folder };
         let media_type = Some(media_type.as_bytes().into());
         let content = Content { media_type, ..Content::default() };
-        Entry { candidate, file: file.into(), seen: None, content, passed: true }
+        let (size, modified_ns) = (7, 1_500_000_001);
+        let file = file.into();
+        Entry { candidate, size, modified_ns, file, seen: None, content, passed: true }
     }
 
     fn row(entry: Entry, directives: &str) -> Row {

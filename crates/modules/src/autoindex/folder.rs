@@ -1,12 +1,12 @@
 //! Reading a folder: its path and what the request asks for go in, the names that may be listed
-//! come out with what stat(2) says of them. It blocks, and runs beside the serving threads.
+//! come out, each a file or a folder. It blocks, and runs beside the serving threads.
 
 use super::query::Asked;
 use super::rule::is_ignored;
 use super::settings::Said;
 use crate::beside::SMALL;
 use evenkeel_sys::blocking_pool::Progress;
-use evenkeel_sys::open::{Names, Stat};
+use evenkeel_sys::open::{EntryType, Name, Names};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,10 +22,6 @@ pub struct Candidate {
     pub name: Vec<u8>,
     /// Whether it is a folder, or a link to one.
     pub is_folder: bool,
-    /// Bytes.
-    pub size: u64,
-    /// Last change, nanoseconds since 1970.
-    pub modified_ns: i64,
 }
 
 /// What a folder holds.
@@ -65,17 +61,28 @@ pub(super) fn read(
         if !asked.names(name.bytes()) || is_ignored(&said.ignored, &whole) {
             continue;
         }
-        let Ok(found) = names.stat(&name) else { continue };
-        if !found.is_folder() && !found.is_file() {
-            continue;
-        }
+        let Some(is_folder) = is_folder(&names, &name) else { continue };
         if folder.candidates.len() >= MOST {
             folder.is_cut = true;
             break;
         }
-        folder.candidates.push(Candidate::new(name.bytes(), &found));
+        folder.candidates.push(Candidate { name: name.bytes().to_vec(), is_folder });
     }
     Some(Ok(folder))
+}
+
+/// Whether a name is a folder's; none if it is neither a folder's nor a file's. Only links cost a
+/// system call: the look at an entry asks for its attributes anyway.
+fn is_folder(names: &Names, name: &Name) -> Option<bool> {
+    match name.entry_type() {
+        EntryType::File => Some(false),
+        EntryType::Folder => Some(true),
+        EntryType::Other => None,
+        EntryType::Unresolved => {
+            let found = names.stat(name).ok()?;
+            (found.is_folder() || found.is_file()).then(|| found.is_folder())
+        }
+    }
 }
 
 /// Whether the folder can be read. Errors are those of opening it.
@@ -84,15 +91,6 @@ pub(super) fn open(path: &Path) -> io::Result<()> {
 }
 
 impl Candidate {
-    fn new(name: &[u8], found: &Stat) -> Self {
-        Self {
-            name: name.to_vec(),
-            is_folder: found.is_folder(),
-            size: found.size,
-            modified_ns: found.modified_ns,
-        }
-    }
-
     /// Its name as the last part of a path: with a slash behind it where it is a folder.
     #[must_use]
     pub fn segment(&self) -> Vec<u8> {
@@ -145,7 +143,7 @@ mod tests {
         let progress = Progress::new("a test");
         let folder = read(root, &Said::default(), &asked, &progress).unwrap();
         let found = folder.unwrap().candidates.remove(0);
-        assert_eq!((found.size, found.is_folder), (5, false));
+        assert!(!found.is_folder);
         assert_eq!(found.below(Path::new("/x")), Path::new("/x/a.txt"));
     }
 

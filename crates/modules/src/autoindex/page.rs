@@ -279,12 +279,9 @@ mod tests {
     #[test]
     fn a_long_page_is_made_of_pieces_that_are_let_go_one_by_one() {
         let entry = |number: usize| Entry {
-            candidate: Candidate {
-                name: format!("{number:05}.txt").into(),
-                is_folder: false,
-                size: 1,
-                modified_ns: 0,
-            },
+            candidate: Candidate { name: format!("{number:05}.txt").into(), is_folder: false },
+            size: 1,
+            modified_ns: 0,
             file: format!("/srv/{number:05}.txt").into(),
             seen: None,
             content: Content::default(),
