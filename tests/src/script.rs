@@ -324,6 +324,9 @@ fn parse_step(exchange: &mut Exchange, line: &str) -> Result<(), String> {
         }
         "~" => exchange.contains.push(rest.to_owned()),
         "differs" => exchange.differs = Some(rest.to_owned()),
+        "ours" if exchange.differs.is_none() => {
+            return Err("'ours' needs a reason: a line 'differs' before it".to_owned());
+        }
         "ours" => exchange.ours.push(parse_change(rest)?),
         _ => return Err("unknown step".to_owned()),
     }
@@ -436,6 +439,8 @@ mod tests {
         assert!(parse("a", "exchange x\n  get /\n").unwrap_err().contains("no status is expected"));
         assert!(parse("a", "  get /\n").unwrap_err().contains("outside an exchange"));
         assert!(parse("a", "exchange x\n  + A: b\n").unwrap_err().contains("no request"));
+        let unexplained = "exchange x\n  get /\n  = 200\n  ours only 0\n";
+        assert!(parse("a", unexplained).unwrap_err().contains("needs a reason"));
     }
 
     #[test]
