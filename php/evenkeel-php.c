@@ -65,6 +65,8 @@
 /* Seconds in which the server must send a whole head, and the next part of a body. */
 #define HEAD_SECONDS 10
 #define BODY_SECONDS 60
+/* A request that waited for less is not looked after: its client has hardly left meanwhile. */
+#define SOON_US 50000
 /* Milliseconds that workers have to finish once the server is gone. */
 #define ORPHAN_MS 8000
 
@@ -148,7 +150,8 @@ static struct {
     bool reports, shows_source;
     bool has_tables; /* whether `notes` and `variables` are those of a request in progress */
     HashTable notes, variables;
-    uint64_t began_us, cpu_us, ready_us;
+    uint64_t began_us;
+    uint64_t cpu_us, ready_us; /* the worker's own when it had accounted for the request before */
     bool is_traced; /* whether its backtrace is in the slow log */
 } request;
 
@@ -1063,10 +1066,13 @@ static void run_script(void) {
     php_request_shutdown(NULL);
 }
 
+/* Adds what the request has cost to the page. What the worker uses from here on, to wait for the
+ * next request and to accept it, is part of that request's cost. */
 static void note_cost(uint64_t memory) {
-    uint64_t cpu = now_us(CLOCK_PROCESS_CPUTIME_ID) - request.cpu_us;
-    uint64_t ready = ready_us() - request.ready_us;
+    uint64_t cpu_now = now_us(CLOCK_PROCESS_CPUTIME_ID), cpu = cpu_now - request.cpu_us;
+    uint64_t ready_now = ready_us(), ready = ready_now - request.ready_us;
     uint64_t wall = now_us(CLOCK_MONOTONIC) - request.began_us;
+    request.cpu_us = cpu_now, request.ready_us = ready_now;
     uint64_t waited = wall > cpu + ready ? wall - cpu - ready : 0;
     atomic_fetch_add_explicit(&page->cpu_us, cpu, memory_order_relaxed);
     atomic_fetch_add_explicit(&page->ready_us, ready, memory_order_relaxed);
@@ -1087,8 +1093,12 @@ static uint64_t own_memory(void) {
 }
 
 /* Whether the server has closed the connection. Data that it has sent before may still be unread,
- * at least the record that ends the request, so the end of the stream is not in sight yet. */
+ * at least the record that ends the request, so the end of the stream is not in sight yet. A request
+ * that has just arrived has hardly been given up. */
 static bool is_gone(void) {
+    const char *arrived = value_of("EVENKEEL_TIME_US");
+    uint64_t waited_us = now_us(CLOCK_REALTIME) - (arrived ? strtoull(arrived, NULL, 10) : 0);
+    if (waited_us < SOON_US) return false;
     struct pollfd one = { connection.socket, 0, 0 };
     return poll(&one, 1, 0) == 1 && (one.revents & POLLHUP) != 0;
 }
@@ -1096,8 +1106,6 @@ static bool is_gone(void) {
 /* Serves the request of the connection. Returns whether a script has run. */
 static bool serve(void) {
     request.began_us = now_us(CLOCK_MONOTONIC);
-    request.cpu_us = now_us(CLOCK_PROCESS_CPUTIME_ID);
-    request.ready_us = ready_us();
     connection.broken = connection.input_done = connection.head_sent = false;
     connection.left = connection.padding = 0;
     connection.patience_set = 0;
@@ -1216,6 +1224,8 @@ static int work(int line) {
     }
     uint64_t served = 0;
     bool is_ending = false;
+    request.cpu_us = now_us(CLOCK_PROCESS_CPUTIME_ID);
+    request.ready_us = ready_us();
     while (!is_ending) {
         atomic_store_explicit(&page->state, IDLE, memory_order_release);
         struct epoll_event events[2];

@@ -515,7 +515,8 @@ fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
         let numbers: Vec<u32> = body.split(' ').map(|word| word.parse().unwrap()).collect();
         numbers
     };
-    wait_for("the users", || ids("a")[..2] != ids("c")[..2]).unwrap();
+    wait_for("the users", || ids("a")[..2] != ids("c")[..2])
+        .unwrap_or_else(|error| panic!("{error}: {}", house.error_log()));
     let (a, b, c) = (ids("a"), ids("b"), ids("c"));
     let named = |name: &str, option: &str| -> u32 {
         let output = std::process::Command::new("id").args([option, name]).output().unwrap();
