@@ -71,6 +71,7 @@ pub(crate) struct Channel<'a> {
 
 impl Channel<'_> {
     /// Reads into `buffer`.
+    #[inline]
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         match self.layer {
             Layer::Plain => {
@@ -84,6 +85,7 @@ impl Channel<'_> {
 
     /// Sends the parts in order and says how many of their bytes were taken. `more` promises that
     /// more follows, or [`Channel::flush`].
+    #[inline]
     pub(crate) fn send(&mut self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         match self.layer {
             Layer::Plain => self.socket.send(parts, more),
