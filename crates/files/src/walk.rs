@@ -99,8 +99,8 @@ impl State {
         (rest.starts_with(b"/") && folder.valid.get()).then(|| Rc::clone(folder))
     }
 
-    /// Notes the folder of the first entry of a round. It is opened for a large round where the kernel reports no
-    /// changes, as each of its entries is examined then.
+    /// Notes the folder of the first entry of a round. It is opened for a large round where the
+    /// kernel reports no changes, because each entry is examined then.
     fn note_round_folder(&mut self, folder: &Rc<Folder>) {
         if !self.is_round || self.round_folder.is_some() || *folder.path == *b"/" {
             return;
