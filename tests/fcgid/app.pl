@@ -62,7 +62,7 @@ while (accept(my $client, STDIN)) {
         : $do eq 'lf' ? "Content-Type: text/plain\n\nlines\n"
         : $do eq 'body' ? "$type\r\n" . length($body) . " " . ($env{CONTENT_LENGTH} // '-') . "\n"
         : $do eq 'echo' ? "$type\r\n$body"
-        : $do eq 'large' ? "$type\r\n" . ('0123456789' x 20000)
+        : $do eq 'large' || $do eq 'cut' ? "$type\r\n" . ('0123456789' x 20000)
         : $do eq 'nothing' ? ''
         : $do eq 'half' ? "Content-Type: text/plain\r\n"
         : $do eq 'malformed' ? "this is no field\r\n\r\nx\n"
@@ -75,6 +75,7 @@ while (accept(my $client, STDIN)) {
         : $do eq 'own' ? "$type\r\n" . join('', map { "$_=$ENV{$_}\n" } grep { !/^_/ } sort keys %ENV)
         : "$type\r\nhello\n";
     record($client, 6, substr($out, 0, 30000, '')) while length $out;
+    exit 3 if $do eq 'cut';
     record($client, 6, '');
     record($client, 3, "\0" x 8);
     shutdown($client, 1);

@@ -150,6 +150,17 @@ fn processes_that_die_hang_or_rest_too_long_are_replaced() {
 }
 
 #[test]
+fn a_program_that_dies_in_the_body_is_logged_as_one_of_mod_fcgid() {
+    let house = open("");
+    let (status, body) = get(&house, "/app?do=cut");
+    assert!(status == 200 && body.len() <= 200_000, "{status}, {} bytes", body.len());
+    let line = "mod_fcgid: error reading data, FastCGI server closed connection";
+    wait_for("the line of the failure", || house.error_log().contains(line)).unwrap();
+    assert!(!house.error_log().contains("proxy_fcgi"), "{}", house.error_log());
+    assert_eq!(get(&house, "/app").0, 200);
+}
+
+#[test]
 fn a_program_that_always_dies_costs_its_own_requests_only() {
     let house = open(
         "ScriptAlias /bad @ROOT@/bad\n<Files bad>\nSetHandler fcgid-script\n\

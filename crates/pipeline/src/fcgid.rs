@@ -11,7 +11,7 @@ use evenkeel_message::{
 };
 use evenkeel_modules::fcgid;
 use evenkeel_modules::script::{self, Output, Program};
-use evenkeel_upstream::{Ask, FailureKind, Lease, NoPlace, Patience, exchange};
+use evenkeel_upstream::{Ask, Lease, NoPlace, Patience, exchange, program_failure};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -133,13 +133,8 @@ pub(crate) async fn run(
     let mut answered = match asked {
         Ok(answered) => answered,
         Err(failure) => {
-            let (text, status) = of_failure(&failure.kind);
-            let level = match failure.kind {
-                FailureKind::ClientGone => Level::Debug,
-                _ => Level::Warn,
-            };
-            let text = format!("{}: {text}", quoted(&file));
-            request.notify(Notice::own("fcgid", level, text));
+            let (notice, status) = program_failure(&failure.kind, &file);
+            request.notify(notice);
             return Err(status.into());
         }
     };
@@ -152,40 +147,6 @@ pub(crate) async fn run(
 fn fail(request: &mut Request, text: String, status: Status) -> Answer {
     request.notify(Notice::own("fcgid", Level::Warn, text));
     status.into()
-}
-
-/// What a failure means for the client, and for the error log (fcgid_bridge.c:
-/// `handle_request_ipc`). A process that has written nothing may have hung.
-fn of_failure(kind: &FailureKind) -> (String, Status) {
-    let (text, status) = match kind {
-        FailureKind::Silent => ("mod_fcgid: read data timeout", Status::INTERNAL_SERVER_ERROR),
-        FailureKind::Ended(_) | FailureKind::HalfHead(false) => (
-            "mod_fcgid: error reading data, FastCGI server closed connection",
-            Status::INTERNAL_SERVER_ERROR,
-        ),
-        FailureKind::HalfHead(true) => {
-            ("Premature end of script headers", Status::INTERNAL_SERVER_ERROR)
-        }
-        FailureKind::NoColon(line) => {
-            let line = quoted(line.get(..line.len().min(30)).unwrap_or_default()).into_owned();
-            return (
-                format!("malformed header from script: Bad header: {line}"),
-                Status::INTERNAL_SERVER_ERROR,
-            );
-        }
-        FailureKind::LargeHead => {
-            ("head of the response is too large", Status::INTERNAL_SERVER_ERROR)
-        }
-        FailureKind::Garbage(_) => {
-            ("mod_fcgid: invalid FastCGI record", Status::INTERNAL_SERVER_ERROR)
-        }
-        FailureKind::ClientGone => ("the client has disconnected", Status::SERVICE_UNAVAILABLE),
-        FailureKind::Unresolved
-        | FailureKind::Unreachable(_)
-        | FailureKind::Unsent(_)
-        | FailureKind::Late => ("mod_fcgid: can't send the request", Status::SERVICE_UNAVAILABLE),
-    };
-    (text.to_owned(), status)
 }
 
 /// What places are counted under: no socket has this path.

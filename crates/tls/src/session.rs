@@ -131,7 +131,7 @@ impl Session {
     }
 
     /// Takes all of `bytes`, which the socket has delivered; they are decrypted in place. Appends
-    /// what the client has said to `plain` (never more bytes than it takes), and what must be sent
+    /// what the client has said to `plain`, never more bytes than have come, and what must be sent
     /// to it to `out`.
     ///
     /// # Errors
@@ -179,7 +179,8 @@ impl Session {
         self.note(done.result)
     }
 
-    /// Whether the handshake has not ended.
+    /// Whether the session is not open: its handshake has not ended, a step of it is done
+    /// elsewhere, or the session has failed.
     #[must_use]
     pub const fn is_handshaking(&self) -> bool {
         !matches!(self.stage, Stage::Open { .. })

@@ -276,7 +276,7 @@ pub(crate) enum Event {
     Output(Bytes),
     /// A line of its standard error.
     Complaint(Vec<u8>),
-    /// The end of its output and of its standard error.
+    /// The end of its output. What it writes to standard error later is not read.
     End,
 }
 

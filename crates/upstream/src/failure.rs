@@ -1,5 +1,6 @@
 //! The failures of an exchange with an application. Each kind has its status and its lines in the
-//! error log here, and nowhere else.
+//! error log here: [`Failure`] has those of mod_proxy_fcgi, [`program_failure`] those of mod_fcgid.
+//! `report.rs` has the lines of the server's own pools.
 
 use evenkeel_message::{Address, Level, Notice, Status, Target, quoted};
 use evenkeel_proto::fastcgi::Fault;
@@ -138,4 +139,37 @@ impl Failure {
             }
         }
     }
+}
+
+/// The notice of a failed exchange with a program of mod_fcgid, and the status of the response if
+/// its head was not sent yet (fcgid_bridge.c: `handle_request_ipc`).
+#[must_use]
+pub fn program_failure(kind: &FailureKind, script: &[u8]) -> (Notice, Status) {
+    let text = match kind {
+        FailureKind::Silent => "mod_fcgid: read data timeout".into(),
+        FailureKind::Ended(_) | FailureKind::HalfHead(false) => {
+            "mod_fcgid: error reading data, FastCGI server closed connection".into()
+        }
+        FailureKind::HalfHead(true) => "Premature end of script headers".into(),
+        FailureKind::NoColon(line) => {
+            let line = quoted(line.get(..line.len().min(30)).unwrap_or_default()).into_owned();
+            format!("malformed header from script: Bad header: {line}")
+        }
+        FailureKind::LargeHead => "head of the response is too large".into(),
+        FailureKind::Garbage(_) => "mod_fcgid: invalid FastCGI record".into(),
+        FailureKind::ClientGone => "the client has disconnected".into(),
+        FailureKind::Unresolved
+        | FailureKind::Unreachable(_)
+        | FailureKind::Unsent(_)
+        | FailureKind::Late => "mod_fcgid: can't send the request".to_owned(),
+    };
+    let (level, status) = match kind {
+        FailureKind::ClientGone => (Level::Debug, Status::SERVICE_UNAVAILABLE),
+        FailureKind::Unresolved
+        | FailureKind::Unreachable(_)
+        | FailureKind::Unsent(_)
+        | FailureKind::Late => (Level::Warn, Status::SERVICE_UNAVAILABLE),
+        _ => (Level::Warn, Status::INTERNAL_SERVER_ERROR),
+    };
+    (Notice::own("fcgid", level, format!("{}: {text}", quoted(script))), status)
 }

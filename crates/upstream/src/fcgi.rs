@@ -4,7 +4,7 @@
 
 use crate::connect::{Patience, connect};
 use crate::conversation::{Conversation, Event, SLOW_AFTER};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, program_failure};
 use crate::lease::Lease;
 use crate::places::Place;
 use crate::report::{self, OwnPool, Reports};
@@ -74,10 +74,11 @@ pub struct Answered {
 }
 
 /// Sends a request to an application and receives the response. Notices about the time before the
-/// head is complete are added to `notices`, later ones to `late`.
+/// head is complete are added to `notices`, later ones to `late`, as is a failure in the body.
 ///
 /// # Errors
-/// The application cannot be reached, fails, or is silent for too long.
+/// The application cannot be reached, fails before the head is complete, or is silent for too long.
+/// The caller logs the failure.
 pub async fn exchange(
     _: &MayWait,
     ask: Ask,
@@ -152,8 +153,8 @@ async fn head(
             if event.is_ready() {
                 return event;
             }
-            // From then on the connection of the client is watched too, so that the request ends
-            // when the client disconnects.
+            // After SLOW_AFTER the connection of the client is watched too, so that the request
+            // ends when the client disconnects.
             asks = asks || conversation.is_slow() || begin.elapsed() >= SLOW_AFTER;
             match asks && departure.is_told() {
                 true => Poll::Ready(Err(FailureKind::ClientGone)),
@@ -325,6 +326,9 @@ impl Stream {
                     let failure = Failure { kind, target: Arc::clone(&self.target) };
                     let notices = match &self.reports {
                         Some(reports) => vec![reports.failed(&failure.kind, &self.script)],
+                        None if self.complaints.voice == Voice::Program => {
+                            vec![program_failure(&failure.kind, &self.script).0]
+                        }
                         None => failure.notices(&self.script),
                     };
                     self.late.borrow_mut().notices.extend(notices);

@@ -18,7 +18,7 @@ mod timer;
 
 pub use cgi::{Complain, Remains, Run, RunFailure, ask_program, run_command, run_program};
 pub use connect::Patience;
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, program_failure};
 pub use fcgi::{Answered, Ask, exchange};
 pub use filter_program::{FilterFailure, FilterRun, filter_source};
 pub use gather::gather;

@@ -73,7 +73,11 @@ pub fn pool_failure(pool: &str, kind: &FailureKind, script: &[u8]) -> Notice {
             let line = quoted(line.get(..line.len().min(30)).unwrap_or_default()).into_owned();
             (Level::Error, format!("{script}: malformed field of the response: {line}"))
         }
-        FailureKind::Unresolved | FailureKind::Garbage(_) | FailureKind::HalfHead(_) => {
+        FailureKind::HalfHead(true) => (
+            Level::Error,
+            format!("{script}: the worker of the pool {pool} has sent a part of a head alone"),
+        ),
+        FailureKind::Unresolved | FailureKind::Garbage(_) | FailureKind::HalfHead(false) => {
             (Level::Error, format!("{script}: the worker of the pool {pool} has sent no response"))
         }
     };

@@ -1,6 +1,6 @@
 //! The layer of TLS in a transport. It moves bytes between a socket and a [`Session`], and keeps
-//! what one side has and the other has not taken. While a connection is parked, nothing but the
-//! session is left of it.
+//! what one side has and the other has not taken. A parked connection keeps no buffers but what has
+//! come of a record that is not complete.
 
 use super::Received;
 use crate::exchange::slow_bytes::{Share, SlowBytes};

@@ -31,8 +31,8 @@ pub const MODULE: Module = Module {
          memory and more in /var/tmp. A slow client holds no worker of the application, and a \
          chunked body has a CONTENT_LENGTH. Apache streams it.",
         "A response whose end is there together with its head has a Content-Length.",
-        "A response that ends within its head is answered with 500. Apache sends 200 with an empty \
-         page or with the part of the head that has come as its text.",
+        "A response that the application ends within its head is answered with 500. Apache sends \
+         200 with an empty page or with the part of the head that has come as its text.",
         "A script whose head is malformed is answered with the page of 500. Apache sends 500 \
          without a page.",
     ],
