@@ -11,7 +11,6 @@ use evenkeel_message::{
     FieldName, Fields, Name, Named as _, Status, Version, eq_ignore_case, trim,
 };
 use evenkeel_sys::process::own_tid;
-use std::os::unix::ffi::OsStrExt;
 
 impl LineFormat {
     /// Appends the line of one exchange, with its line end.
@@ -113,7 +112,7 @@ fn write_item(item: &Item, original: bool, exchange: &LoggedExchange<'_>, out: &
         }
         Item::Environment(name) => quote(request.resource.env.value(name).unwrap_or_default(), out),
         Item::Note(name) => quote(request.resource.notes.value(name).unwrap_or_default(), out),
-        Item::File => quote(request.resource.file.as_os_str().as_bytes(), out),
+        Item::File => quote(&request.resource.file_name(), out),
         Item::Protocol => write_protocol(exchange, out),
         Item::Method => write_method(original, exchange, out),
         Item::Query => write_query(original, exchange, out),

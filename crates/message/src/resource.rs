@@ -4,6 +4,7 @@
 
 use crate::{Fields, FileName, Method, Proxied, Status, UrlPath, Variables};
 use std::any::Any;
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -282,6 +283,16 @@ pub struct Login {
 }
 
 impl Resource {
+    /// The file name as Apache has it (`r->filename`): for a proxied request it is `proxy:` and the
+    /// URL.
+    #[must_use]
+    pub fn file_name(&self) -> Cow<'_, [u8]> {
+        match &self.proxied {
+            Some(proxied) => [b"proxy:", &*proxied.name].concat().into(),
+            None => self.file.as_bytes().into(),
+        }
+    }
+
     fn login(&self) -> Option<Box<Login>> {
         let Self { user, auth_type, .. } = self;
         let is_known = user.is_some() || auth_type.is_some();

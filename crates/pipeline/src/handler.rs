@@ -64,7 +64,8 @@ pub(crate) fn choose(
     if request.shed && !status::is_wanted(request) {
         return Ok(Handler::Shed);
     }
-    if let Some(proxied) = request.resource.proxied.take() {
+    // It stays with the request, whose header lines and log formats name it.
+    if let Some(proxied) = request.resource.proxied.clone() {
         return Ok(Handler::Proxy(proxied));
     }
     if found.is_some_and(|folder| listing::is_wanted(pipeline, request, folder)) {

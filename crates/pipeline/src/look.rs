@@ -54,6 +54,12 @@ impl Seen {
         let file = |looked: &Looked| looked.found.kind() == Kind::File;
         self.answer.is_none() && self.found.as_ref().is_some_and(file)
     }
+
+    /// Whether what was found is an index or a fallback: a regular file, or the target of a proxy
+    /// (mod_dir.c: fixup_dir, fixup_dflt).
+    fn is_index(&self, request: &Request) -> bool {
+        self.is_file() || (self.answer.is_none() && request.resource.proxied.is_some())
+    }
 }
 
 /// The resource of a request that looks at another path.
@@ -335,11 +341,16 @@ pub(crate) fn find_index(
     let kind = prepared.found.as_ref().map(|looked| looked.found.kind());
     match kind.filter(|_| pipeline.site.folders_have_indexes) {
         Some(Kind::Directory) => MaybeReady::later(folder(pipeline, prepared)),
-        Some(Kind::Absent) if prepared.request.resource.content.handler.is_none() => {
+        Some(Kind::Absent) if !has_handler(&prepared.request) => {
             MaybeReady::later(fallback(pipeline, prepared))
         }
         _ => MaybeReady::now(Ok(prepared)),
     }
+}
+
+/// Whether a request has a handler, which keeps FallbackResource away (mod_dir.c: dir_fixups).
+fn has_handler(request: &Request) -> bool {
+    request.resource.content.handler.is_some() || request.resource.proxied.is_some()
 }
 
 async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
@@ -369,7 +380,7 @@ async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
         let (back, seen) = see(pipeline, request, Start::Path).await;
         request = back;
         let status = seen.status();
-        if seen.is_file() {
+        if seen.is_index(&request) {
             if let Some(status) = plan.dir.redirect_status() {
                 let mut index = Vec::new();
                 evenkeel_proto::escape_uri(&mut index, &request.resource.path);
@@ -415,7 +426,7 @@ async fn fallback(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
     let (path, query) = with_query(&request, target);
     let aside = Aside::put(&mut request, path, query);
     let (mut request, seen) = see(pipeline, request, Start::Path).await;
-    if seen.is_file() {
+    if seen.is_index(&request) {
         aside.keep(&mut request, &plan);
         return Ok(Prepared { request, plan: seen.plan, found: seen.found });
     }

@@ -26,7 +26,7 @@ pub struct Facts {
     /// Whether the client signals by a cipher suite that it knows secure renegotiation (RFC 5746,
     /// section 3.3).
     pub(crate) signals_renegotiation: bool,
-    /// The certificates of the client, its own first.
+    /// The certificates of the client, its own first; none if they are not trusted.
     pub(crate) client: Box<[CertificateDer<'static>]>,
     pub(crate) identity: Option<Identity>,
     /// What became of them.
@@ -74,7 +74,13 @@ impl Facts {
         self.version = connection.protocol_version().unwrap_or(ProtocolVersion::TLSv1_3);
         self.suite = connection.negotiated_cipher_suite();
         self.resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        self.client = connection.peer_certificates().unwrap_or_default().into();
-        self.verdict = self.host.verdict(&self.client);
+        let certificates = connection.peer_certificates().unwrap_or_default();
+        self.verdict = self.host.verdict(certificates);
+        // The handshake takes every certificate where a section decides about it. The content of
+        // one that is not trusted is the client's invention: no section may see it, not even one
+        // that asks for none.
+        if !matches!(self.verdict, Verdict::Failed(_)) {
+            self.client = certificates.into();
+        }
     }
 }

@@ -125,9 +125,10 @@ impl<'a> RequestContext<'a> {
         let request = self.request;
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match variable {
-            Variable::RequestFilename | Variable::ScriptFilename => {
-                Some(self.filename.unwrap_or(request.resource.file.as_bytes()).into())
-            }
+            Variable::RequestFilename | Variable::ScriptFilename => match self.filename {
+                Some(name) => Some(name.into()),
+                None => Some(request.resource.file_name()),
+            },
             Variable::DocumentRoot => {
                 let own = request.resource.notes.value(DOCUMENT_ROOT_NOTE);
                 let root = self.core.server.document_root.as_ref();
@@ -140,6 +141,9 @@ impl<'a> RequestContext<'a> {
                     Some(value) => Some(Cow::Owned(value.to_vec())),
                     None => request.resource.content.media_type.as_deref().map(Into::into),
                 }
+            }
+            Variable::Handler if request.resource.proxied.is_some() => {
+                Some(b"proxy-server"[..].into())
             }
             Variable::Handler => {
                 let content = &request.resource.content;
