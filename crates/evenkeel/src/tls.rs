@@ -142,8 +142,11 @@ impl Hosts {
             let port = server.settings.core.port.filter(|port| *port != 0).unwrap_or(443);
             let name = format!("{}:{port}", server.name());
             let names = [server.name().to_owned()];
-            let (settings, global) = (&server.settings.ssl, &site.global.ssl);
-            let made = ssl::make_host(settings, global, index, &name, &names, &sharing, now_s)?;
+            let firsts = site.hosts.firsts(index).filter(|first| *first != index);
+            let firsts = firsts.filter_map(|first| site.servers.get(first));
+            let settings = server.settings.ssl.behind(firsts.map(|first| &first.settings.ssl));
+            let global = &site.global.ssl;
+            let made = ssl::make_host(&settings, global, index, &name, &names, &sharing, now_s)?;
             notices.extend(made.notices);
             hosts.push(Some(Arc::new(made.host)));
         }

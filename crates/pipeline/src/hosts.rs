@@ -101,6 +101,14 @@ impl Hosts {
         std::str::from_utf8(host).is_ok_and(|name| entry.place_of(name).is_some())
     }
 
+    /// The first server of each address that a server has.
+    pub fn firsts(&self, server: usize) -> impl Iterator<Item = usize> {
+        self.by_ip.iter().chain(&self.any).filter_map(move |entry| {
+            let has_server = entry.hosts.iter().any(|host| host.server == server);
+            entry.hosts.first().filter(|_| has_server).map(|first| first.server)
+        })
+    }
+
     /// The hosts of the address that a connection came in on.
     #[must_use]
     pub fn at(&self, local: SocketAddr) -> Option<&AddressHosts> {

@@ -160,6 +160,24 @@ fn note_readers(key: &Named, notices: &mut Vec<Notice>) {
     }
 }
 
+impl Server {
+    /// The host behind the first hosts of its addresses: without a SSLProtocol of its own it speaks
+    /// the versions that all of these speak (ssl_engine_kernel.c: ssl_find_vhost).
+    #[must_use]
+    pub fn behind<'a>(&self, firsts: impl Iterator<Item = &'a Self>) -> Self {
+        let Some(said) = self.0.as_deref().filter(|said| said.versions.is_none()) else {
+            return self.clone();
+        };
+        let mut shared = Versions::all();
+        for first in firsts.filter_map(|first| first.0.as_deref()) {
+            let spoken = versions(first);
+            shared.tls12 &= spoken.tls12;
+            shared.tls13 &= spoken.tls13;
+        }
+        Self(Some(Arc::new(OfServer { versions: Some(shared), ..said.clone() })))
+    }
+}
+
 fn versions(said: &OfServer) -> Versions {
     let mut versions = said.versions.clone().unwrap_or_else(Versions::all);
     let least = said.least_version.unwrap_or(Bound::Older);
