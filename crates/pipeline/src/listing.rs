@@ -216,8 +216,8 @@ impl Desk {
             Some(looked) => looked.found.stat()?,
             // The look has ended before it came to the file.
             None => {
-                let path = candidate.below(folder);
-                self.pipeline.walker.borrow().files.stat(path.as_os_str().as_bytes())?
+                let path = [folder.as_os_str().as_bytes(), b"/", &candidate.name].concat();
+                self.pipeline.walker.borrow().files.stat(&path)?
             }
         };
         if !(stat.is_file() || stat.is_folder()) {
