@@ -10,12 +10,14 @@
 )]
 
 use evenkeel_tests::application::{Story, is_the_same_on_both_servers, png};
+use evenkeel_tests::house::wait_for;
 use evenkeel_tests::php_site::{Application, Runner};
 use evenkeel_tests::visitor::{Reply, Visitor};
 use std::fs;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const INDEX: &str = "/mediawiki/index.php";
 const CAFE: &str = "Caf%C3%A9_%D0%BD%D0%B0_%D0%BF%D1%80%D0%B8%D1%81%D1%82%D0%B0%D0%BD%D0%B8";
@@ -104,6 +106,10 @@ fn install(story: &Story<'_>) {
     let path = story.site.path("var/lib/mediawiki/LocalSettings.php");
     fs::remove_file(&path).unwrap();
     fs::write(path, settings + &fill(SETTINGS)).unwrap();
+    // Feeds sort by the second of a change: the first edit must not be in that of the main page.
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let installed = second();
+    wait_for("the next second", || second() > installed).unwrap();
 }
 
 /// The value of a hidden field of a form.
