@@ -1,8 +1,8 @@
 //! Runs Debian's MediaWiki with php-fpm and MariaDB and compares two servers. An editor logs in,
 //! writes pages, uploads a picture and searches, and a reader visits the wiki. Debian's apache2
 //! serves the first run. Evenkeel serves the second one, with the same configuration, which is the
-//! package's, and an empty database. A second
-//! test compares a pool of Evenkeel with mod_php in the same way.
+//! package's, and an empty database. A
+//! second test runs the application in a pool of Evenkeel, and in apache2 with mod_php.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

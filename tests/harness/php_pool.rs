@@ -535,7 +535,7 @@ fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
     assert_eq!(ids("b"), b);
     let is_told = || house.error_log().contains("pool php-nobody: the worker (pid ");
     wait_for("the death to be logged", is_told).unwrap();
-    // RLimitNPROC bounds what scripts of its host start, and no others.
+    // RLimitNPROC acts on the scripts of the host that sets it, and on no others.
     for (host, what) in [("a", "forked"), ("b", "refused"), ("c", "forked")] {
         assert_eq!(response_of(&house, host, "forks.php"), (200, what.into()), "{host}");
     }

@@ -1,8 +1,8 @@
 //! Runs Debian's phpMyAdmin with php-fpm and MariaDB and compares two servers. An administrator
 //! logs in, makes a table, fills it, uploads a file of SQL, browses the table and exports it.
 //! Debian's apache2 serves the first run. Evenkeel serves the second one, with the same
-//! configuration (that of Debian's package) and an empty database. A second test compares a pool of
-//! Evenkeel with mod_php in the same way.
+//! configuration (that of Debian's package) and an empty database. A second test runs the
+//! application in a pool of Evenkeel, and in apache2 with mod_php.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::application::{Story, is_the_same_on_both_servers};

@@ -1,8 +1,8 @@
 //! Runs Debian's WordPress with php-fpm and MariaDB and compares two servers. An editor installs
 //! WordPress, logs in, sets permalinks, uploads a picture and posts, and a reader visits the site.
 //! Debian's apache2 serves the first run. Evenkeel serves the second one, with the same
-//! configuration and an empty database. A second
-//! test compares a pool of Evenkeel with mod_php in the same way.
+//! configuration and an empty database. A
+//! second test runs the application in a pool of Evenkeel, and in apache2 with mod_php.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::application::{Story, is_the_same_on_both_servers, png};

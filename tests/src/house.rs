@@ -186,7 +186,7 @@ impl House {
     /// Makes the server begin a new generation, and waits until it reports that it has.
     pub fn reload(&self) -> Result<(), String> {
         let resumed = || self.error_log().matches("resuming normal operations").count();
-        // A server accepts connections before its pid file says whom to signal.
+        // A server accepts connections before it has written its pid file.
         wait_for("the end of the start", || resumed() > 0)?;
         let before = resumed();
         send(self.named_parent(), Signal::USR1);

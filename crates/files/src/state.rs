@@ -21,12 +21,12 @@ const LONGEST_SEARCH: usize = 256;
 /// A table by path. Clients choose paths, so the hash is seeded and of the stronger kind.
 type ByPath<T> = HashMap<Box<[u8]>, T, foldhash::quality::RandomState>;
 
-/// A folder that was checked in this round, with those above it.
+/// A folder that the current round has checked, and whose parents it has checked too.
 #[derive(Debug)]
 pub(crate) struct RoundFolder {
     pub(crate) folder: Rc<Folder>,
-    /// The same opened, if its entries are to be examined; lstat(2) of a name in it costs less than
-    /// lstat of a path.
+    /// A descriptor of the folder, if lstat(2) will be called for each of its entries: fstatat(2)
+    /// with the descriptor costs less than lstat with a path.
     pub(crate) opened: Option<OwnedFd>,
 }
 

@@ -110,7 +110,7 @@ impl State {
         self.round_folder = Some(RoundFolder { folder: Rc::clone(folder), opened });
     }
 
-    /// The attributes of a name in a folder, whose path is `path`.
+    /// The attributes of the name in the folder. `path` is the path of both.
     fn lstat_in(&self, folder: &Rc<Folder>, name: &[u8], path: &[u8]) -> Result<Stat, i32> {
         let noted = self.round_folder.as_ref().filter(|noted| Rc::ptr_eq(&noted.folder, folder));
         match noted.and_then(|noted| noted.opened.as_ref()) {

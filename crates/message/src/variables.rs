@@ -50,7 +50,8 @@ impl Mark {
         Self(u32::from_be_bytes([length.to_le_bytes()[0], first, second, third]))
     }
 
-    /// One of 128 bits (Knuth's multiplicative hash).
+    /// The bit that stands for the mark among the 128 of [`Variables::bits`], chosen by Knuth's
+    /// multiplicative hash.
     fn bit(self) -> u128 {
         1 << (self.0.wrapping_mul(0x9e37_79b1) >> 25)
     }

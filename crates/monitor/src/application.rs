@@ -7,8 +7,8 @@ use evenkeel_sys::clock;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// More workers are worth their while only if the pool answers so many times as many requests with
-/// them. Every page waits for a moment, if only for its client's process.
+/// The least gain in throughput, as a factor, for which more workers are recommended. Below it the
+/// cores are the limit: every page waits a little, so that more workers always gain something.
 const WORTHWHILE: f64 = 1.1;
 
 /// The resource that limits how many requests a pool can answer.

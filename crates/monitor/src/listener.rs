@@ -96,8 +96,8 @@ fn look(socket: String, pid: u32, left: &mut usize) -> Listener {
 }
 
 impl Listener {
-    /// Adds the cores that were used since an earlier reading, `since_s` seconds ago. The sum of
-    /// CPU times leaves out children that have ended meanwhile, so that it may fall.
+    /// Computes the number of cores in use since an earlier reading, `since_s` seconds ago. The CPU
+    /// time is the sum over the children that are alive, so it falls when a child ends.
     fn after(mut self, earlier: &[Self], since_s: f64) -> Self {
         let before = earlier.iter().find(|it| it.socket == self.socket && it.pid == self.pid);
         self.cores = before.map(|before| (self.cpu_s - before.cpu_s).max(0.0) / since_s);

@@ -214,7 +214,7 @@ impl Desk {
         let stat = match &found {
             // A folder's are those of its index, as in Apache.
             Some(looked) => looked.found.stat()?,
-            // The look has ended before it came to the file.
+            // The subrequest has ended before it looked up the file.
             None => {
                 let path = [folder.as_os_str().as_bytes(), b"/", &candidate.name].concat();
                 self.pipeline.walker.borrow().files.stat(&path)?

@@ -290,9 +290,9 @@ pub fn encode_content(out: &mut Vec<u8>, stream: Stream, content: &[u8]) {
     }
 }
 
-/// Appends the pairs in as many PARAMS records as it takes, and the record that ends them. A pair
-/// is the length of its name, and the name with the value behind it. Returns the names of pairs
-/// that are too large for a record, which are left out.
+/// Encodes variables as PARAMS records, and appends the empty record that ends the stream. Each
+/// item of `pairs` is the length of the name, and one slice with the name followed by the value.
+/// Returns the names of the variables that do not fit in a record; these are not sent.
 pub fn encode_params<'a>(
     out: &mut Vec<u8>,
     pairs: impl Iterator<Item = (usize, &'a [u8])>,

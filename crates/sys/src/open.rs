@@ -132,7 +132,7 @@ impl Name {
         self.0.file_name().to_bytes()
     }
 
-    /// What it stands for, as far as the folder itself tells: readdir(3), `d_type`.
+    /// The type that the folder records for the name (readdir(3), `d_type`).
     #[must_use]
     pub fn entry_type(&self) -> EntryType {
         match self.0.file_type() {
@@ -151,7 +151,8 @@ pub enum EntryType {
     File,
     /// A folder.
     Folder,
-    /// A link, or a type that the file system does not tell: [`Names::stat`] resolves it.
+    /// A symbolic link, or a name for which the file system records no type. [`Names::stat`] tells
+    /// what it leads to.
     Unresolved,
     /// A socket, a pipe or a device.
     Other,

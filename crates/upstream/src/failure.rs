@@ -141,8 +141,9 @@ impl Failure {
     }
 }
 
-/// The notice of a failed exchange with a program of mod_fcgid, and the status of the response if
-/// its head was not sent yet (fcgid_bridge.c: `handle_request_ipc`).
+/// The line for the error log about a failed exchange with a program of mod_fcgid, and the status
+/// with which the request is answered if the failure came before the head of the response
+/// (fcgid_bridge.c: `handle_request_ipc`).
 #[must_use]
 pub fn program_failure(kind: &FailureKind, script: &[u8]) -> (Notice, Status) {
     let text = match kind {

@@ -37,7 +37,8 @@ pub struct Bounds {
     pub idle_timeout: Duration,
     /// AppSlowTimeout, and the file of AppSlowLog.
     pub slow: Option<(Duration, PathBuf)>,
-    /// RLimitNPROC: how many processes the user may have while a script starts one.
+    /// RLIMIT_NPROC of the workers (RLimitNPROC): a script of theirs cannot start a process while
+    /// their user has that many.
     pub processes: Option<Limit>,
 }
 
