@@ -26,8 +26,8 @@ pub struct Facts {
     /// Whether the client signals by a cipher suite that it knows secure renegotiation (RFC 5746,
     /// section 3.3).
     pub(crate) signals_renegotiation: bool,
-    /// The certificate of the client and those of its issuers, in this order. Empty if the host does
-    /// not trust the client's certificate ([`Verdict::Failed`]).
+    /// The certificate of the client and those of its issuers, in this order. Empty if the host
+    /// does not trust the client's certificate ([`Verdict::Failed`]).
     pub(crate) client: Box<[CertificateDer<'static>]>,
     pub(crate) identity: Option<Identity>,
     /// What became of them.
