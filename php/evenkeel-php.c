@@ -4,8 +4,10 @@
  *
  * The process that the server starts is the zygote of a pool. It starts PHP once (php.ini,
  * extensions, opcache, preloading) and never runs a script. At the server's command it forks
- * workers. A worker accepts one connection at a time from the pool's listening socket, serves one
- * FastCGI request on it, and closes it. Scripts see the interface `apache2handler`.
+ * workers. A worker accepts one connection at a time from the pool's listening socket and serves
+ * one FastCGI request on it. It keeps a few of its connections: a thread of the server that has
+ * claimed the worker sends its next request on one of them. Scripts see the interface
+ * `apache2handler`.
  *
  * Descriptors at the start: 0 the listening socket, 1 the channel to the server, 2 the error log.
  */
@@ -49,10 +51,11 @@
 
 /* ---- Bounds ---- */
 
-/* Parameters of a request in bytes, and their number. The server bounds the fields of a request
- * far below that. */
-#define MOST_PARAMS (1 << 20)
-#define MOST_PAIRS 4096
+/* The maximum size of the parameters of a request in bytes. With Apache's default limits a request
+ * head is far shorter. */
+#define MOST_PARAMS (16 << 20)
+/* The memory for parameters that a worker keeps for its next request. */
+#define KEPT_PARAMS (256 << 10)
 /* Output that is held back until it is flushed or the script ends. */
 #define OUTPUT 65528
 /* The longest message to the error log, and to the slow log with so many frames. */
@@ -62,11 +65,19 @@
 #define MOST_SEATS 4096
 /* Notes and variables that a script may hand back to the server, in bytes. */
 #define MOST_REPORT 16384
-/* Seconds in which the server must send a whole head, and the next part of a body. */
+/* Seconds in which the server must send a whole head, and the next part of a body. Any process of
+ * the server's user can connect. It cannot keep a worker longer by sending single bytes. */
 #define HEAD_SECONDS 10
 #define BODY_SECONDS 60
-/* A request that waited for less is not looked after: its client has hardly left meanwhile. */
+/* Milliseconds in which a thread that has claimed the worker must begin to send. It has the request
+ * ready, so only one that was stopped takes as long. */
+#define CLAIM_MS 1000
+/* Microseconds. A worker does not check whether the client of a younger request has left. */
 #define SOON_US 50000
+/* Connections that a worker keeps. A worker with MOST_KEPT of them replaces the one that has been
+ * unused the longest, if that is DISUSED_US microseconds or more, and closes a new one otherwise. */
+#define MOST_KEPT 32
+#define DISUSED_US 10000000
 /* Milliseconds that workers have to finish once the server is gone. */
 #define ORPHAN_MS 8000
 
@@ -78,7 +89,7 @@ enum {
     /* Evenkeel's own: what the request has cost, and the script's notes and variables. */
     EVENKEEL_REPORT = 100
 };
-enum { FCGI_RESPONDER = 1, FCGI_HEADER = 8 };
+enum { FCGI_RESPONDER = 1, FCGI_KEEP = 1, FCGI_HEADER = 8 };
 
 /* ---- The worker's page, which the server maps too ---- */
 
@@ -102,6 +113,22 @@ struct page {
     _Atomic uint64_t traced_us;
 };
 
+/* ---- Claims of idle workers, in memory that the pool's workers share with the server ---- */
+
+/* crates/sys/src/claims.rs has the other side: the order and the widths are a contract. The first
+ * word is not zero when requests may wait at the listening socket. The words of the workers follow,
+ * each in a cache line of its own: from the lowest bit on a state of 2 bits, the number of the
+ * connection by which the worker is claimed (30), and the process (32). A thread of the server
+ * turns FREE into CLAIMED, and may turn it back. Everything else is the worker's. */
+enum { TAKEN = 0, FREE = 1, CLAIMED = 2 };
+#define CLAIM_STRIDE 8
+#define CLAIM_WORDS (CLAIM_STRIDE * (1 + MOST_SEATS))
+#define CLAIM_NUMBER 0x3fffffff
+
+static _Atomic uint64_t *claims; /* all words; NULL without a server that claims */
+static _Atomic uint64_t *own_claim; /* the worker's; NULL if nobody can claim it */
+static uint32_t own_place, own_pid;
+
 /* ---- State ---- */
 
 struct pair {
@@ -115,13 +142,26 @@ static struct {
     uint64_t most_requests, most_memory;
     bool no_new_privileges, traces;
     struct rlimit processes; /* RLimitNPROC */
+    rlim_t files; /* RLIMIT_NOFILE of a new worker */
+    int nice; /* AppNice; -1 is the server's own */
     uint8_t secret[16];
 } options = { .name = "php", .modules = "", .peer = UINT32_MAX,
-    .processes = { RLIM_INFINITY, RLIM_INFINITY } };
+    .processes = { RLIM_INFINITY, RLIM_INFINITY }, .nice = -1 };
 
 static int listener = -1, channel = -1, slow_log = -1;
+static int events = -1; /* what a worker waits for */
+static int nudge = -1; /* an eventfd by which one worker wakes another */
 static struct page private_page;
 static struct page *page = &private_page;
+
+/* A connection that the worker has kept. */
+static struct kept {
+    int socket;
+    uint32_t number;
+    uint64_t used_us;
+} kept[MOST_KEPT];
+static size_t kept_count;
+static uint32_t last_number;
 
 /* The connection in progress. `socket` is -1 when there is none. */
 static struct {
@@ -129,7 +169,10 @@ static struct {
     bool broken;     /* the server has gone */
     bool input_done; /* the end of STDIN was read */
     volatile bool head_sent;
+    struct kept *kept; /* NULL if it is new */
+    bool is_last;      /* whether it carries no further request */
     int patience, patience_set; /* seconds that a receive may wait; those that the socket knows */
+    uint64_t deadline_us; /* for the whole head; 0 once it was read */
     uint32_t left, padding; /* of the record of STDIN that is being read */
     size_t start, end;      /* of `input` */
     uint8_t input[65536];
@@ -139,8 +182,8 @@ static struct {
 
 /* The request in progress. */
 static struct {
-    struct pair pairs[MOST_PAIRS];
-    size_t count;
+    struct pair *pairs;
+    size_t count, pair_room;
     char *text; /* the texts of the pairs, each ended by a NUL */
     size_t text_room;
     uint8_t *raw; /* the parameters as received */
@@ -148,10 +191,14 @@ static struct {
     const char *method, *uri, *script, *headers, *settings, *user;
     uint32_t headers_length, settings_length;
     bool reports, shows_source;
+    bool keeps; /* whether the server keeps the connection if the worker does */
+    bool is_last; /* whether the worker ends after it */
     bool has_tables; /* whether `notes` and `variables` are those of a request in progress */
     HashTable notes, variables;
     uint64_t began_us;
-    uint64_t cpu_us, ready_us; /* the worker's own when it had accounted for the request before */
+    uint64_t cpu_us, ready_us; /* the worker's totals at the end of the request before */
+    uint64_t cpu_now_us, ready_now_us; /* the totals when they were last read */
+    bool is_measured; /* whether end_request has read them for this request */
     bool is_traced; /* whether its backtrace is in the slow log */
 } request;
 
@@ -236,13 +283,118 @@ static uint64_t ready_us(void) {
     return space ? strtoull(space, NULL, 10) / 1000 : 0;
 }
 
+/* ---- Kept connections ---- */
+
+static struct kept *kept_of(uint32_t number) {
+    for (size_t at = 0; at < kept_count; at++) {
+        if (kept[at].number == number) return &kept[at];
+    }
+    return NULL;
+}
+
+static void close_kept(struct kept *one) {
+    /* What a script has forked may have the connection too, which would then stay in the set. */
+    epoll_ctl(events, EPOLL_CTL_DEL, one->socket, NULL);
+    close(one->socket);
+    *one = kept[--kept_count];
+}
+
+/* Closes the connection in progress. */
+static void hang_up(void) {
+    int socket = connection.socket;
+    connection.socket = -1;
+    if (connection.kept) close_kept(connection.kept);
+    else close(socket);
+    connection.kept = NULL;
+}
+
+/* Skips the received part of the body. Returns whether the input ends exactly with the body. */
+static bool is_input_done(void) {
+    size_t at = connection.start, skipped = connection.left + connection.padding;
+    while (!connection.input_done) {
+        if (connection.end - at < skipped + FCGI_HEADER) return false;
+        const uint8_t *header = connection.input + at + skipped;
+        if (header[0] != 1 || header[1] != FCGI_STDIN) return false;
+        size_t length = (size_t)header[4] << 8 | header[5];
+        at += skipped + FCGI_HEADER;
+        skipped = length + header[6];
+        connection.input_done = length == 0;
+    }
+    return at + skipped == connection.end;
+}
+
+/* Keeps the connection in progress if it can carry another request. */
+static bool keep_connection(void) {
+    if (!own_claim || !request.keeps || !request.reports || request.is_last) return false;
+    if (connection.is_last || connection.broken || !is_input_done()) return false;
+    uint64_t now = now_us(CLOCK_MONOTONIC);
+    if (!connection.kept) {
+        struct kept *oldest = &kept[0];
+        for (size_t at = 1; at < kept_count; at++) {
+            if (kept[at].used_us < oldest->used_us) oldest = &kept[at];
+        }
+        if (kept_count == MOST_KEPT) {
+            if (now - oldest->used_us < DISUSED_US) return false;
+            close_kept(oldest);
+        }
+        last_number = last_number % CLAIM_NUMBER + 1;
+        struct epoll_event event = { .events = EPOLLIN,
+            .data.u64 = (uint64_t)last_number << 32 };
+        if (epoll_ctl(events, EPOLL_CTL_ADD, connection.socket, &event) != 0) return false;
+        kept[kept_count] = (struct kept){ connection.socket, last_number, now };
+        connection.kept = &kept[kept_count++];
+    }
+    connection.kept->used_us = now;
+    return true;
+}
+
+/* Appends a pair of a report: how the server claims the worker by this connection. */
+static uint8_t *put_link(uint8_t *at) {
+    const uint32_t numbers[3] = { own_place, own_pid, connection.kept->number };
+    memcpy(at, "k\0\0\0\x0c", 5);
+    at += 5;
+    for (int byte = 0; byte < 12; byte++) *at++ = (uint8_t)(numbers[byte / 4] >> (8 * (byte % 4)));
+    return at;
+}
+
+/* Lets threads of the server claim the worker. */
+static void offer(void) {
+    if (!own_claim) return;
+    uint64_t taken = (uint64_t)own_pid << 32 | TAKEN, free = (uint64_t)own_pid << 32 | FREE;
+    if (!atomic_compare_exchange_strong(own_claim, &taken, free)) own_claim = NULL;
+}
+
+/* Withdraws the offer. Returns the connection of the thread that has claimed the worker, or NULL. A
+ * thread cannot revoke its claim after this call. */
+static struct kept *withdraw(void) {
+    const uint64_t taken = (uint64_t)own_pid << 32 | TAKEN;
+    uint64_t word = own_claim ? atomic_load(own_claim) : 0;
+    while (own_claim) {
+        /* A worker whose server takes it for dead has lost its place. It works on without one. */
+        if (word >> 32 != own_pid) own_claim = NULL;
+        else if (atomic_compare_exchange_strong(own_claim, &word, taken)) {
+            return (word & 3) == CLAIMED ? kept_of((uint32_t)(word >> 2) & CLAIM_NUMBER) : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Reads the worker's CPU time, and its time ready without a core. */
+static void measure(void) {
+    request.cpu_now_us = now_us(CLOCK_PROCESS_CPUTIME_ID);
+    request.ready_now_us = ready_us();
+}
+
 /* Sends what is held, the end of the output, the report and the end of the request with one call,
- * and closes the connection. */
+ * and closes the connection, or keeps it. */
 static void end_request(void) {
     if (connection.socket < 0) return;
-    uint64_t cpu = now_us(CLOCK_PROCESS_CPUTIME_ID) - request.cpu_us;
-    uint64_t ready = ready_us() - request.ready_us;
+    measure();
+    request.is_measured = true;
+    uint64_t cpu = request.cpu_now_us - request.cpu_us;
+    uint64_t ready = request.ready_now_us - request.ready_us;
     uint64_t wall = now_us(CLOCK_MONOTONIC) - request.began_us;
+    bool keeps = keep_connection();
     uint8_t *at = connection.output;
     if (connection.held > 0) {
         put_header(at, FCGI_STDOUT, connection.held);
@@ -256,6 +408,7 @@ static void end_request(void) {
         last = put_number(last, ready);
         last = put_number(last, wall);
         last = put_number(last, zend_memory_peak_usage(true));
+        if (keeps) last = put_link(last);
         zend_string *name;
         zval *value;
         ZEND_HASH_FOREACH_STR_KEY_VAL(&request.notes, name, value) {
@@ -273,13 +426,28 @@ static void end_request(void) {
     connection.head_sent = true;
     transmit(connection.output, (size_t)(at - connection.output));
     connection.held = 0;
-    int socket = connection.socket;
+    if (!keeps || connection.broken) hang_up();
     connection.socket = -1;
-    close(socket);
+    connection.kept = NULL;
 }
 
-/* A message to the error log, by the server where a request is in progress. The digit is the level
- * of syslog(3). */
+/* Copies a text for a log, with control characters, backslashes and bytes beyond ASCII as Apache
+ * escapes them (ap_escape_errorlog_item), so that a script cannot write lines of its own. The copy
+ * ends with a NUL. */
+static const char *escaped(char *to, size_t room, const char *text, size_t length) {
+    char *at = to;
+    for (size_t next = 0; next < length && room - (size_t)(at - to) > 4; next++) {
+        unsigned char byte = (unsigned char)text[next];
+        if (byte >= 0x20 && byte < 0x7f && byte != '\\') *at++ = (char)byte;
+        else if (byte == '\n' || byte == '\\') *at++ = '\\', *at++ = byte == '\n' ? 'n' : '\\';
+        else at += sprintf(at, "\\x%02x", byte);
+    }
+    *at = 0;
+    return to;
+}
+
+/* Writes a message to the error log, at a level of syslog(3). During a request, the message goes to
+ * the server as a record of STDERR. Otherwise the worker writes the line itself. */
 static void log_line(int level, const char *text) {
     size_t length = strlen(text);
     if (length > MOST_MESSAGE) length = MOST_MESSAGE;
@@ -295,13 +463,13 @@ static void log_line(int level, const char *text) {
     }
     static const char *const levels[8] = { "emerg", "alert", "crit", "error", "warn", "notice",
         "info", "debug" };
-    char date[64], line[MOST_MESSAGE + 256];
+    char date[64], safe[MOST_MESSAGE], line[MOST_MESSAGE + 256];
     time_t now = time(NULL);
     struct tm parts;
     localtime_r(&now, &parts);
     strftime(date, sizeof date, "%a %b %d %H:%M:%S %Y", &parts);
-    int written = snprintf(line, sizeof line, "[%s] [php:%s] [pid %d] pool %s: %.*s\n", date,
-        levels[level & 7], getpid(), options.name, (int)length, text);
+    int written = snprintf(line, sizeof line, "[%s] [php:%s] [pid %d] pool %s: %s\n", date,
+        levels[level & 7], getpid(), options.name, escaped(safe, sizeof safe, text, length));
     if (written > 0) {
         size_t size = (size_t)written < sizeof line ? (size_t)written : sizeof line - 1;
         /* A log that cannot be written has nobody to be told of. */
@@ -339,6 +507,9 @@ static bool receive(void) {
         }
         bool is_empty = count < 0 && errno == EAGAIN && flags == MSG_DONTWAIT;
         if (!is_empty && (count == 0 || errno != EINTR)) return false;
+        if (connection.deadline_us && now_us(CLOCK_MONOTONIC) >= connection.deadline_us) {
+            return false;
+        }
         if (is_empty) be_patient(), flags = 0;
     }
 }
@@ -390,9 +561,18 @@ static bool read_length(const uint8_t **at, const uint8_t *end, uint32_t *length
     return true;
 }
 
+/* Frees the memory of a request with very many parameters. */
+static void free_large_params(void) {
+    if (request.raw_room <= KEPT_PARAMS) return;
+    free(request.raw), free(request.text), free(request.pairs);
+    request.raw = NULL, request.text = NULL, request.pairs = NULL;
+    request.raw_room = request.text_room = request.pair_room = request.count = 0;
+}
+
 /* Splits the parameters into pairs. */
 static bool split_pairs(void) {
-    size_t room = request.raw_length + 2 * MOST_PAIRS;
+    /* Each pair has two lengths of at least one byte: room for the NULs of its texts. */
+    size_t room = request.raw_length + 1;
     if (room > request.text_room) {
         char *larger = realloc(request.text, room);
         if (!larger) return false;
@@ -404,7 +584,13 @@ static bool split_pairs(void) {
     while (at < end) {
         uint32_t name, value;
         if (!read_length(&at, end, &name) || !read_length(&at, end, &value)) return false;
-        if ((size_t)(end - at) < (size_t)name + value || request.count == MOST_PAIRS) return false;
+        if ((size_t)(end - at) < (size_t)name + value) return false;
+        if (request.count == request.pair_room) {
+            size_t pairs = request.pair_room ? 2 * request.pair_room : 128;
+            struct pair *larger = realloc(request.pairs, pairs * sizeof *larger);
+            if (!larger) return false;
+            request.pairs = larger, request.pair_room = pairs;
+        }
         struct pair *pair = &request.pairs[request.count++];
         *pair = (struct pair){ to, to + name + 1, name, value };
         memcpy(pair->name, at, name);
@@ -423,12 +609,16 @@ static bool read_params(void) {
     uint32_t length, padding;
     if (!read_header(&kind, &length, &padding) || kind != FCGI_BEGIN || length != 8) return false;
     if (!take(begin, 8) || !take(NULL, padding) || begin[1] != FCGI_RESPONDER) return false;
+    request.keeps = (begin[2] & FCGI_KEEP) != 0;
     request.raw_length = 0;
     for (;;) {
         if (!read_header(&kind, &length, &padding) || kind != FCGI_PARAMS) return false;
         if (length == 0) break;
         size_t wanted = request.raw_length + length;
-        if (wanted > MOST_PARAMS) return false;
+        if (wanted > MOST_PARAMS) {
+            log_line(3, "a request has more than 16 MiB of parameters");
+            return false;
+        }
         if (wanted > request.raw_room) {
             size_t room = wanted < 16384 ? 16384 : 2 * wanted;
             uint8_t *larger = realloc(request.raw, room);
@@ -675,14 +865,14 @@ static void trace_if_asked(void) {
     uint64_t wanted = atomic_load_explicit(&page->traced_us, memory_order_relaxed);
     if (wanted != request.began_us || request.is_traced || slow_log < 0) return;
     request.is_traced = true;
-    char text[MOST_MESSAGE];
+    char text[MOST_MESSAGE], name_of_file[1024];
     time_t now = time(NULL);
     struct tm parts;
     localtime_r(&now, &parts);
     size_t length = strftime(text, sizeof text, "\n[%d-%b-%Y %H:%M:%S]", &parts);
     length += (size_t)snprintf(text + length, sizeof text - length,
-        "  [pool %.64s] pid %d\nscript_filename = %.1024s\n", options.name, getpid(),
-        request.script);
+        "  [pool %.64s] pid %d\nscript_filename = %s\n", options.name, getpid(),
+        escaped(name_of_file, sizeof name_of_file, request.script, strlen(request.script)));
     const zend_execute_data *frame = EG(current_execute_data);
     for (int depth = 0; frame && depth < MOST_FRAMES; frame = frame->prev_execute_data) {
         const zend_execute_data *place = place_of(frame);
@@ -692,7 +882,9 @@ static void trace_if_asked(void) {
         length += (size_t)snprintf(text + length, sizeof text - length,
             "[0x%016jx] %.128s%s%.128s() %.512s:%u\n", (uintmax_t)(uintptr_t)frame,
             name && class ? ZSTR_VAL(class->name) : "", name && class ? "::" : "",
-            name ? ZSTR_VAL(name) : "{main}", ZSTR_VAL(place->func->op_array.filename),
+            name ? ZSTR_VAL(name) : "{main}",
+            escaped(name_of_file, 512, ZSTR_VAL(place->func->op_array.filename),
+                ZSTR_LEN(place->func->op_array.filename)),
             place->opline->lineno);
         depth++;
     }
@@ -869,6 +1061,7 @@ PHP_FUNCTION(fastcgi_finish_request) {
     php_output_end_all();
     php_header();
     end_request();
+    request.is_measured = false;
     RETURN_TRUE;
 }
 
@@ -948,7 +1141,25 @@ static zend_module_entry extension = {
     STANDARD_MODULE_PROPERTIES
 };
 
+static int (*inner_extensions)(void);
+
+/* Registers PHP's built-in extensions except pcntl, which libphp contains and mod_php does not. If
+ * a script forked, the copy of the worker would serve requests too. */
+static int register_extensions(void) {
+    int result = inner_extensions();
+    zend_module_entry *pcntl = zend_hash_str_find_ptr(&module_registry, "pcntl", 5);
+    if (pcntl) {
+        if (pcntl->functions) zend_unregister_functions(pcntl->functions, -1, NULL);
+        zend_hash_str_del(&module_registry, "pcntl", 5);
+    }
+    return result;
+}
+
 static int module_startup(sapi_module_struct *module) {
+    if (!inner_extensions) {
+        inner_extensions = php_register_internal_extensions_func;
+        php_register_internal_extensions_func = register_extensions;
+    }
 #if PHP_VERSION_ID >= 80200
     return php_module_startup(module, &extension);
 #else
@@ -1066,13 +1277,14 @@ static void run_script(void) {
     php_request_shutdown(NULL);
 }
 
-/* Adds what the request has cost to the page. What the worker uses from here on, to wait for the
- * next request and to accept it, is part of that request's cost. */
+/* Adds the cost of the request to the page. The next request is charged with what the worker uses
+ * after the measurement: it frees memory, waits, and accepts. */
 static void note_cost(uint64_t memory) {
-    uint64_t cpu_now = now_us(CLOCK_PROCESS_CPUTIME_ID), cpu = cpu_now - request.cpu_us;
-    uint64_t ready_now = ready_us(), ready = ready_now - request.ready_us;
+    if (!request.is_measured) measure();
+    uint64_t cpu = request.cpu_now_us - request.cpu_us;
+    uint64_t ready = request.ready_now_us - request.ready_us;
     uint64_t wall = now_us(CLOCK_MONOTONIC) - request.began_us;
-    request.cpu_us = cpu_now, request.ready_us = ready_now;
+    request.cpu_us = request.cpu_now_us, request.ready_us = request.ready_now_us;
     uint64_t waited = wall > cpu + ready ? wall - cpu - ready : 0;
     atomic_fetch_add_explicit(&page->cpu_us, cpu, memory_order_relaxed);
     atomic_fetch_add_explicit(&page->ready_us, ready, memory_order_relaxed);
@@ -1111,19 +1323,18 @@ static bool serve(void) {
     connection.patience_set = 0;
     connection.start = connection.end = connection.held = 0;
     connection.patience = HEAD_SECONDS;
+    connection.deadline_us = request.began_us + HEAD_SECONDS * 1000000;
     bool is_read = read_params();
+    connection.deadline_us = 0;
     if (is_read && !is_trusted()) {
-        int socket = connection.socket;
-        connection.socket = -1;
-        close(socket);
+        hang_up();
         log_line(4, "a connection without this pool's secret was closed");
         return false;
     }
     if (!is_read || is_gone()) {
-        /* The server has given the request up while it was in the queue. */
-        int socket = connection.socket;
-        connection.socket = -1;
-        close(socket);
+        /* The server has given the request up while it was in the queue, or closes a connection
+         * that was kept. */
+        hang_up();
         return false;
     }
     connection.patience = BODY_SECONDS;
@@ -1137,8 +1348,8 @@ static bool serve(void) {
     request.headers_length = headers ? headers->value_length : 0;
     request.settings = settings ? settings->value : NULL;
     request.settings_length = settings ? settings->value_length : 0;
-    request.user = value_of("REMOTE_USER");
-    request.is_traced = false;
+    request.user = value_of("EVENKEEL_USER");
+    request.is_traced = request.is_measured = false;
     request.reports = find("EVENKEEL_REPORT") != NULL;
     request.shows_source = find("EVENKEEL_SOURCE") != NULL;
     zend_hash_init(&request.notes, 8, NULL, ZVAL_PTR_DTOR, 0);
@@ -1192,6 +1403,18 @@ static void bound_processes(void) {
     if (setrlimit(RLIMIT_NPROC, &bound) != 0) log_line(4, "the limit of processes is not set");
 }
 
+/* The zygote keeps its own value, because requests wait for the workers that it forks. */
+static void set_nice(void) {
+    if (options.nice < 0 || setpriority(PRIO_PROCESS, 0, options.nice) == 0) return;
+    log_line(4, "the nice value of AppNice is not set: it is below the server's");
+}
+
+/* Whether a script has lowered the limit of open files, so that the next script would fail. */
+static bool has_fewer_files(void) {
+    struct rlimit files;
+    return getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < options.files;
+}
+
 static bool peer_may(int socket) {
     struct ucred peer;
     socklen_t size = sizeof peer;
@@ -1200,12 +1423,113 @@ static bool peer_may(int socket) {
     return peer.uid == options.peer || peer.uid == 0;
 }
 
+/* Whether the worker can open no more files, for example after a script called posix_setrlimit. It
+ * ends then, and a new worker takes its place. */
+static bool is_spent;
+
+/* Accepts a connection of the server's user; -1 if there is none. */
+static int accept_request(void) {
+    int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (socket < 0 && errno == EMFILE) {
+        log_line(4, "a worker that may open no more files ends");
+        is_spent = true;
+    }
+    if (socket >= 0 && !peer_may(socket)) {
+        close(socket);
+        log_line(4, "a connection of a user who is not the server's was closed");
+        return -1;
+    }
+    return socket;
+}
+
+/* Accepts a waiting connection, if there is one. The worker serves the queue of its socket before it
+ * lets threads claim it. */
+static int accept_waiting(void) {
+    connection.is_last = false;
+    if (!claims || atomic_load(&claims[0]) == 0) return -1;
+    atomic_store(&claims[0], 0);
+    int socket = accept_request();
+    if (socket >= 0) atomic_store(&claims[0], 1);
+    return socket;
+}
+
+/* Has another idle worker accept what has woken this one alone (EPOLLEXCLUSIVE). */
+static void wake_another(void) {
+    const uint64_t once = 1;
+    /* Only a full counter is an error, and then one is woken already. */
+    if (nudge >= 0 && write(nudge, &once, sizeof once) < 0) return;
+}
+
+/* Whether the thread that has claimed the worker begins to send its request. Otherwise the connection
+ * is shut, so that a request cannot come any more: the server learns that when it sends one, and
+ * sends it anew. What has come in the last moment is served. */
+static bool has_begun(int socket) {
+    struct pollfd one = { socket, POLLIN, 0 };
+    int count;
+    do count = poll(&one, 1, CLAIM_MS);
+    while (count < 0 && errno == EINTR);
+    if (count > 0) return true;
+    uint8_t byte;
+    shutdown(socket, SHUT_RD);
+    connection.is_last = true;
+    return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* Waits for a request, and makes its connection the one in progress, if there is one. False once
+ * the worker is to end; there may be a last request then. */
+static bool await_request(int line) {
+    struct epoll_event ready[MOST_KEPT + 3];
+    offer();
+    int count = epoll_wait(events, ready, MOST_KEPT + 3, -1);
+    bool is_asked = false, is_ending = count < 0 && errno != EINTR, had_claim = own_claim != NULL;
+    struct kept *claimed = withdraw();
+    bool is_lost = had_claim && !own_claim, has_come = false;
+    for (int at = 0; at < count; at++) {
+        uint32_t number = (uint32_t)(ready[at].data.u64 >> 32);
+        int fd = (int)(uint32_t)ready[at].data.u64;
+        if (number == 0) {
+            uint64_t times;
+            is_asked |= fd == listener || (fd == nudge && read(nudge, &times, sizeof times) > 0);
+            is_ending |= fd == line;
+            continue;
+        }
+        struct kept *one = kept_of(number);
+        has_come |= one && one == claimed;
+        if (!one || one == claimed) continue;
+        /* The worker has lost its place, so that withdraw() returned nothing. A readable connection
+         * may still carry the request of a claim that was made before. */
+        if (is_lost && !claimed) claimed = one, has_come = true;
+        else {
+            /* The server has closed it. The last connection takes its seat. */
+            if (claimed == &kept[kept_count - 1]) claimed = one;
+            close_kept(one);
+        }
+    }
+    if (is_asked && (claimed || is_ending)) wake_another();
+    connection.is_last = false;
+    if (claimed && !has_come && !has_begun(claimed->socket)) {
+        close_kept(claimed);
+        return !is_ending;
+    }
+    connection.kept = claimed;
+    if (claimed) connection.socket = claimed->socket;
+    else if (is_asked && !is_ending) connection.socket = accept_request();
+    return !is_ending;
+}
+
 /* Serves until the zygote closes the worker's line, or until a bound is reached. */
-static int work(int line) {
+static int work(int line, uint32_t place) {
+    own_pid = (uint32_t)getpid(), own_place = place;
+    if (claims && place < MOST_SEATS) {
+        own_claim = &claims[CLAIM_STRIDE * (1 + place)];
+        atomic_store(own_claim, (uint64_t)own_pid << 32 | TAKEN);
+    }
     struct sigaction late = { .sa_handler = on_terminate };
     sigaction(SIGTERM, &late, NULL);
     struct sigaction trace = { .sa_handler = on_trace, .sa_flags = SA_RESTART };
     sigaction(SIGRTMIN + 3, &trace, NULL);
+    struct rlimit files;
+    options.files = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : 0;
     setpgid(0, 0);
     prctl(PR_SET_NAME, "php worker");
     raise_oom_score();
@@ -1213,45 +1537,40 @@ static int work(int line) {
     accounts.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (options.no_new_privileges) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     bound_processes();
-    int set = epoll_create1(EPOLL_CLOEXEC);
+    set_nice();
+    events = epoll_create1(EPOLL_CLOEXEC);
     /* Without EPOLLEXCLUSIVE every connection would wake every worker. */
-    struct epoll_event on_listener = { .events = EPOLLIN | EPOLLEXCLUSIVE, .data.fd = listener };
-    struct epoll_event on_line = { .events = EPOLLIN, .data.fd = line };
-    if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, listener, &on_listener) != 0
-        || epoll_ctl(set, EPOLL_CTL_ADD, line, &on_line) != 0) {
+    const uint32_t alone = EPOLLIN | EPOLLEXCLUSIVE;
+    struct epoll_event on_listener = { .events = alone, .data.u64 = (uint32_t)listener };
+    struct epoll_event on_nudge = { .events = alone, .data.u64 = (uint32_t)nudge };
+    struct epoll_event on_line = { .events = EPOLLIN, .data.u64 = (uint32_t)line };
+    if (events < 0 || epoll_ctl(events, EPOLL_CTL_ADD, listener, &on_listener) != 0
+        || (nudge >= 0 && epoll_ctl(events, EPOLL_CTL_ADD, nudge, &on_nudge) != 0)
+        || epoll_ctl(events, EPOLL_CTL_ADD, line, &on_line) != 0) {
         log_line(3, "a worker cannot wait for connections");
         return 1;
     }
     uint64_t served = 0;
     bool is_ending = false;
-    request.cpu_us = now_us(CLOCK_PROCESS_CPUTIME_ID);
-    request.ready_us = ready_us();
+    measure();
+    request.cpu_us = request.cpu_now_us, request.ready_us = request.ready_now_us;
     while (!is_ending) {
         atomic_store_explicit(&page->state, IDLE, memory_order_release);
-        struct epoll_event events[2];
-        int count = epoll_wait(set, events, 2, -1);
-        if (count < 0 && errno != EINTR) return 1;
-        bool is_asked = false;
-        for (int at = 0; at < count; at++) {
-            is_asked |= events[at].data.fd == listener;
-            is_ending |= events[at].data.fd == line;
-        }
-        if (is_ending || !is_asked) continue;
-        int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (socket < 0) continue;
-        if (!peer_may(socket)) {
-            close(socket);
-            log_line(4, "a connection of a user who is not the server's was closed");
-            continue;
-        }
-        connection.socket = socket;
-        request.pairs[0].name_length = 0;
-        if (!serve()) continue;
+        connection.socket = accept_waiting();
+        if (connection.socket < 0 && !is_spent) is_ending = !await_request(line);
+        is_ending |= is_spent;
+        if (connection.socket < 0) continue;
+        request.count = 0;
+        request.is_last = is_ending
+            || (options.most_requests && served + 1 >= options.most_requests);
+        bool has_run = serve();
+        free_large_params();
+        if (!has_run) continue;
         served++;
         uint64_t memory = served % 16 == 1 || options.most_memory ? own_memory() : 0;
         note_cost(memory);
-        is_ending = (options.most_requests && served >= options.most_requests)
-            || (options.most_memory && memory > options.most_memory);
+        is_ending |= (options.most_requests && served >= options.most_requests)
+            || (options.most_memory && memory > options.most_memory) || has_fewer_files();
     }
     atomic_store_explicit(&page->state, DRAINING, memory_order_release);
     return 0;
@@ -1278,7 +1597,7 @@ static bool has_threads(void) {
     return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3;
 }
 
-static void fork_worker(uint32_t seat, int shared) {
+static void fork_worker(uint32_t seat, uint32_t place, int shared) {
     int line[2];
     if (seat >= MOST_SEATS || seats[seat].pid != 0) return;
     if (has_threads()) {
@@ -1304,7 +1623,7 @@ static void fork_worker(uint32_t seat, int shared) {
             close(shared);
         }
         /* Without PHP's end: what the zygote has opened is the zygote's. */
-        _exit(work(line[1]));
+        _exit(work(line[1], place));
     }
     close(line[1]);
     if (pid < 0) {
@@ -1365,6 +1684,15 @@ static size_t living(void) {
     return count;
 }
 
+/* Maps the words by which workers are claimed. Without them nobody claims any. */
+static void map_claims(int shared) {
+    struct stat file;
+    const size_t size = CLAIM_WORDS * sizeof *claims;
+    if (claims || shared < 0 || fstat(shared, &file) != 0 || (size_t)file.st_size != size) return;
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
+    if (mapped != MAP_FAILED) claims = mapped;
+}
+
 /* One message of the server, with the descriptor that came with it. False at the channel's end. */
 static bool receive_command(void) {
     uint8_t message[64];
@@ -1380,14 +1708,20 @@ static bool receive_command(void) {
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
         memcpy(&shared, CMSG_DATA(header), sizeof shared);
     }
-    uint32_t seat = 0, signal = 0;
+    uint32_t seat = 0, number = UINT32_MAX;
     if (length >= 8) memcpy(&seat, message + 4, 4);
-    if (length >= 12) memcpy(&signal, message + 8, 4);
+    if (length >= 12) memcpy(&number, message + 8, 4);
     switch (message[0]) {
-        case 'F': fork_worker(seat, shared); break;
+        case 'F': fork_worker(seat, number, shared); break;
         case 'D': drain(seat); break;
-        case 'K': kill_worker(seat, (int)signal); break;
+        case 'K': kill_worker(seat, (int)number); break;
         case 'T': trace_worker(seat); break;
+        case 'C': map_claims(shared); break;
+        case 'W':
+            if (nudge >= 0) close(nudge);
+            nudge = shared;
+            shared = -1;
+            break;
         case 'L':
             if (slow_log >= 0) close(slow_log);
             slow_log = shared;
@@ -1510,6 +1844,7 @@ int main(int count, char **arguments) {
         else if (strcmp(name, "--requests") == 0) options.most_requests = strtoull(value, NULL, 10);
         else if (strcmp(name, "--memory") == 0) options.most_memory = strtoull(value, NULL, 10);
         else if (strcmp(name, "--processes") == 0) read_limit(value, &options.processes);
+        else if (strcmp(name, "--nice") == 0) options.nice = atoi(value);
         else if (strcmp(name, "--no-new-privileges") == 0) options.no_new_privileges = *value == '1';
         else if (strcmp(name, "--traces") == 0) options.traces = *value == '1';
         else return fail("unknown option");

@@ -4,7 +4,9 @@
 //! contain.
 
 use evenkeel_message::{BodyLength, Peer, Request, RequestHead, UriOptions, UrlPath, Version};
-use evenkeel_proto::{HeadParser, HttpProtocolOptions, Limits, Parsed, Refusal, address, raw_path};
+use evenkeel_proto::{
+    HeadParser, HttpProtocolOptions, KnownHost, Limits, Parsed, Refusal, address, raw_path,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Small limits, so that the fuzzer reaches them.
@@ -73,7 +75,7 @@ fn check(head: &RequestHead, options: &HttpProtocolOptions) {
 fn follow(head: RequestHead, options: &HttpProtocolOptions) {
     let end = SocketAddr::from((Ipv4Addr::LOCALHOST, 80));
     let mut request = Request::new(head, Peer { client: end, local: end }, 0);
-    if address(&mut request, options).is_err() {
+    if address(&mut request, options, &KnownHost::default()).is_err() {
         return;
     }
     assert!(request.host.iter().all(|byte| !byte.is_ascii_uppercase()));

@@ -2,7 +2,7 @@
 //! model, whether the page is overwritten or replaced, short or long.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::House;
+use evenkeel_tests::house::{House, wait_for};
 use evenkeel_tests::load::{answer, connect};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -77,4 +77,30 @@ fn worker_serves_no_older_form() {
 #[test]
 fn prefork_serves_no_older_form() {
     no_older_form_is_served("prefork");
+}
+
+#[test]
+fn the_status_page_says_how_many_bytes_the_caches_of_forms_hold() {
+    let status = "LoadModule status_module /usr/lib/apache2/modules/mod_status.so\n\
+        <Location /status>\nSetHandler server-status\n</Location>\n";
+    let house = House::open(&format!("{MODULES}{status}"), &[]).unwrap();
+    let held = || {
+        let mut stream = connect(house.address).unwrap();
+        let request = "GET /status?auto HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let body = String::from_utf8(answer(stream).unwrap().body).unwrap();
+        let value = |line: &str| line.strip_prefix("CompressedFormBytes: ")?.parse::<u64>().ok();
+        body.lines().find_map(value).unwrap()
+    };
+    let file = house.path("htdocs/page.txt");
+    fs::write(&file, "a line of the page\n".repeat(500)).unwrap();
+    assert_eq!(held(), 0);
+    // The first request may come before the cache of files holds the page.
+    wait_for("a form to be kept", || {
+        page(house.address, "gzip");
+        held() > 0
+    })
+    .unwrap();
+    fs::remove_file(&file).unwrap();
+    wait_for("the forms of the removed page to be dropped", || held() == 0).unwrap();
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::compare::shown;
-use evenkeel_tests::house::{House, children_of, send, wait_for};
+use evenkeel_tests::house::{House, children_of, read, send, wait_for};
 use evenkeel_tests::php::oracle;
 use evenkeel_tests::play::{Cast, play};
 use evenkeel_tests::script::parse;
@@ -12,7 +12,7 @@ use evenkeel_tests::server::Kind;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -72,14 +72,6 @@ fn ask(house: &House, path: &str) -> TcpStream {
     let text = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(text.as_bytes()).unwrap();
     stream
-}
-
-fn read(mut stream: TcpStream) -> (u16, String) {
-    let mut bytes = Vec::new();
-    let _reset = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let status = text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
-    (status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
 fn get(house: &House, path: &str) -> (u16, String) {

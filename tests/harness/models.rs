@@ -3,12 +3,13 @@
 //! survives are tested with both. Nothing is timed, except that a response arrives at all.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, send, wait_for};
+use evenkeel_tests::answer::{Parsed, parse};
+use evenkeel_tests::house::{House, client_ports, send, wait_for};
 use evenkeel_tests::load::{Load, REQUEST, ask, connect, exchange, probe, text};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -102,6 +103,51 @@ fn letters_tell_of_idle_and_kept_alive_workers() {
     }
 }
 
+/// How many inotify instances a process has.
+fn inotify_instances(pid: u32) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.filter(|link| link.as_os_str() == "anon_inode:inotify").count()
+}
+
+#[test]
+fn a_changed_file_is_seen_at_once_by_workers_that_the_kernel_tells_of_changes() {
+    for (model, four) in FOUR {
+        let house = open(model, four);
+        let instances = || house.children().into_iter().map(inotify_instances).sum::<usize>();
+        wait_for("an instance for each worker", || instances() == 4).unwrap();
+        let mut kept: Vec<_> = (0..4).map(|_| connect(house.address).unwrap()).collect();
+        for number in 0..200 {
+            let text = format!("{number:04}").repeat(64);
+            if number % 2 == 0 {
+                fs::write(house.path("htdocs/new.txt"), &text).unwrap();
+                fs::rename(house.path("htdocs/new.txt"), house.path("htdocs/page.txt")).unwrap();
+            } else {
+                fs::write(house.path("htdocs/page.txt"), &text).unwrap();
+            }
+            for stream in &mut kept {
+                assert_eq!(body(stream, "/page.txt"), text, "{model}");
+            }
+        }
+    }
+}
+
+/// Sends a request on a kept connection and returns the body of its response.
+fn body(stream: &mut TcpStream, target: &str) -> String {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut part = [0_u8; 4096];
+        let count = stream.read(&mut part).unwrap();
+        bytes.extend_from_slice(part.get(..count).unwrap_or_default());
+        if let Parsed::Whole(response, _) = parse(&bytes, false, count == 0) {
+            return String::from_utf8(response.body).unwrap();
+        }
+        assert_ne!(count, 0, "the connection ended");
+    }
+}
+
 /// A client that keeps its connection as long as possible and sends requests without a pause. If
 /// the connection is closed before a response begins, it repeats the request on a new one, as
 /// browsers do.
@@ -180,6 +226,89 @@ fn idle_connections_make_room_for_others() {
         for _ in 0..4 {
             probe(house.address).unwrap();
         }
+    }
+}
+
+/// Four workers of event, and a handler that holds them.
+const EVENT: (&str, &str) = (
+    "LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n",
+    "StartServers 1\nThreadsPerChild 4\nMinSpareThreads 1\nMaxSpareThreads 8\n\
+     MaxRequestWorkers 4\nLoadModule lab_module modules/mod_lab.so\nLabMaxWait 10000\n\
+     <Location /wait>\nSetHandler lab-wait\n</Location>\n",
+);
+
+#[test]
+fn a_stop_answers_everybody_who_has_connected_before_it() {
+    let wait: &[u8] = b"GET /wait?ms=900 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (model, four) in FOUR.into_iter().chain([EVENT]) {
+        for signal in [Signal::WINCH, Signal::TERM] {
+            let house = open(model, four);
+            let port = house.address.port();
+            let is_event = model == EVENT.0;
+            // Connections that hold the workers: idle ones, or requests in progress.
+            let mut busy: Vec<TcpStream> =
+                (0..4).map(|_| connect(house.address).unwrap()).collect();
+            for stream in &mut busy {
+                match is_event {
+                    true => stream.write_all(wait).unwrap(),
+                    false => _ = exchange(stream, REQUEST).unwrap(),
+                }
+            }
+            if is_event {
+                let held = || {
+                    house.children().iter().map(|pid| client_ports(*pid, port).len()).sum::<usize>()
+                };
+                wait_for("their connections", || held() == 4).unwrap();
+            }
+            let mut late: Vec<TcpStream> =
+                (0..16).map(|_| connect(house.address).unwrap()).collect();
+            late.iter_mut().for_each(|stream| stream.write_all(REQUEST).unwrap());
+            house.signal(signal);
+            for mut stream in late {
+                // A client that leaves its connection open after the response keeps its worker.
+                let answered = exchange(&mut stream, b"");
+                assert!(answered.is_ok(), "{answered:?}: {model} {signal:?}");
+            }
+            drop(busy);
+            wait_for("the end", || house.children().is_empty()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_is_answered_beside_requests_that_wait_for_expensive_work_and_a_stop_answers_these_too() {
+    let listings = "LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so\n\
+                    <Directory @ROOT@/htdocs>\nOptions Indexes\nIndexOptions FancyIndexing\n\
+                    </Directory>\n";
+    let listing: &[u8] = b"GET /many/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (model, four) in FOUR {
+        let house = open(model, &format!("{four}{listings}"));
+        let many = house.path("htdocs/many");
+        fs::create_dir(&many).unwrap();
+        (0..2_000).for_each(|number| fs::write(many.join(number.to_string()), "").unwrap());
+        let ask = |_| {
+            let mut stream = connect(house.address).unwrap();
+            stream.write_all(listing).unwrap();
+            stream
+        };
+        // There are more listings than workers: the file is answered only if listings that wait
+        // for a permit are shelved.
+        let mut all: Vec<TcpStream> = (0..60).map(ask).collect();
+        probe(house.address).unwrap();
+        let is_unanswered = |stream: &&TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            let unanswered = stream.peek(&mut [0]).is_err();
+            stream.set_nonblocking(false).unwrap();
+            unanswered
+        };
+        let unanswered = all.iter().filter(is_unanswered).count();
+        assert!(unanswered >= 20, "{unanswered} of 60 were not answered before the file: {model}");
+        house.signal(Signal::WINCH);
+        for stream in &mut all {
+            exchange(stream, b"").unwrap();
+        }
+        drop(all);
+        wait_for("the end", || house.children().is_empty()).unwrap();
     }
 }
 

@@ -2,25 +2,20 @@
 //! the zygote dies, when scripts hang, and at reloads and stops.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, children_of, send, wait_for};
+use evenkeel_tests::house::{House, children_of, read, send, wait_for};
 use evenkeel_tests::php::build;
+use evenkeel_tests::php_house::{MODULES, ask, ask_for, get, zygote};
 use evenkeel_tests::server::{Kind, Server};
 use rustix::process::{Signal, geteuid};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-const MODULES: &str = "\
-LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so
-DefaultRuntimeDir \"@ROOT@/run\"
-<FilesMatch \"\\.php$\">
-SetHandler application/x-httpd-php
-</FilesMatch>
-";
 
 const SCRIPTS: &[(&str, &str)] = &[
     ("hello", "<?php echo 'hello';"),
@@ -28,9 +23,9 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("segv", "<?php posix_kill(getmypid(), 11); sleep(9);"),
     ("half", "<?php echo 'half'; ob_flush(); flush(); posix_kill(getmypid(), 9); sleep(9);"),
     ("hangs", "<?php sleep(600);"),
-    ("stays", "<?php touch(__DIR__ . '/../marks/' . getmypid()); sleep(600);"),
     ("floods", "<?php for ($i = 0; $i < 3000; $i++) header(\"X-$i: 0123456789012345678901234\");"),
     ("logs", "<?php for ($i = 0; $i < 5000; $i++) error_log(\"line $i\"); echo 'logged';"),
+    ("pours", "<?php for ($i = 0; $i < 20000; $i++) error_log(\"drop $i\"); echo 'poured';"),
     ("ini", "<?php echo ini_get('precision');"),
     (
         "slow",
@@ -53,6 +48,11 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("forks", "<?php echo @exec('echo forked') ?: 'refused';"),
     ("attack", ATTACK),
     ("marks", "<?php echo touch(__DIR__ . '/../marks/it') ? 'marked' : 'failed';"),
+    (
+        "counts",
+        "<?php file_put_contents(__DIR__ . '/../marks/count', $_SERVER['QUERY_STRING'] . ' ',
+            FILE_APPEND | LOCK_EX); usleep(2000); echo 'counted';",
+    ),
 ];
 
 /// What a script of one pool tries to do to another: reads the memory of its zygote, and has it run
@@ -111,38 +111,6 @@ fn open(more: &str) -> House {
     house
 }
 
-/// The status and the body of a response.
-fn get(house: &House, script: &str) -> (u16, String) {
-    read(ask(house, script))
-}
-
-fn ask(house: &House, script: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(house.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let text =
-        format!("GET /{script}.php HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(text.as_bytes()).unwrap();
-    stream
-}
-
-fn read(mut stream: TcpStream) -> (u16, String) {
-    let mut bytes = Vec::new();
-    let _reset = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let status = text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
-    (status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
-}
-
-/// The zygote, of which there is one.
-fn zygote(house: &House) -> u32 {
-    let is_zygote = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "php zygote\n")
-    };
-    let all: Vec<u32> = children_of(house.parent()).into_iter().filter(is_zygote).collect();
-    assert_eq!(all.len(), 1, "{all:?}");
-    *all.first().unwrap()
-}
-
 #[test]
 fn what_a_script_does_costs_its_own_request_only() {
     let house = open("");
@@ -164,7 +132,46 @@ fn what_a_script_does_costs_its_own_request_only() {
     {
         assert!(log.contains(text), "{text}: {log}");
     }
-    assert!(log.matches("line ").count() <= 64, "a flood of messages is bounded");
+    // A flood of messages is bounded, and the log says how many are missing.
+    assert_eq!(get(&house, "pours"), (200, "poured".into()));
+    let told = || {
+        let log = house.error_log();
+        let (before, _) = log.split_once(" more messages of this request are left out")?;
+        let left_out: usize = before.rsplit_once(' ')?.1.parse().ok()?;
+        Some((log.matches("drop ").count(), left_out))
+    };
+    wait_for("the number to be logged", || told().is_some()).unwrap();
+    let (kept, left_out) = told().unwrap();
+    assert!(kept >= 2000 && kept + left_out == 20_000, "{kept} and {left_out}");
+}
+
+#[test]
+fn long_settings_and_fields_leave_admin_settings_and_other_fields_as_they_are() {
+    let house = open(
+        "LoadModule setenvif_module modules/mod_setenvif.so\n\
+         SetEnvIf X-User (.*) REMOTE_USER=$1\n\
+         <Directory \"@ROOT@/htdocs/deep\">\nAllowOverride Options\n\
+         php_admin_value precision 9\n</Directory>\n",
+    );
+    fs::create_dir_all(house.path("htdocs/deep")).unwrap();
+    let values: String =
+        (0..3).map(|n| format!("php_value a.{n} \"{}\"\n", "y".repeat(8000))).collect();
+    fs::write(house.path("htdocs/deep/.htaccess"), values).unwrap();
+    fs::write(
+        house.path("htdocs/deep/told.php"),
+        "<?php echo ini_get('precision'), ' ', count(getallheaders()), ' ', $_COOKIE['k'], ' ',
+        json_encode($_SERVER['PHP_AUTH_USER'] ?? null);",
+    )
+    .unwrap();
+    let long: String = (0..3).map(|n| format!("X-{n}: {}\r\n", "z".repeat(8000))).collect();
+    let mut stream = TcpStream::connect(house.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let text = format!(
+        "GET /deep/told.php HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{long}\
+         Cookie: k=v\r\nX-User: root\r\n\r\n"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    assert_eq!(read(stream), (200, "9 7 v null".to_owned()));
 }
 
 #[test]
@@ -179,78 +186,6 @@ fn a_script_that_hangs_is_ended_after_app_request_timeout() {
     })
     .unwrap();
     assert_eq!(get(&house, "hello"), (200, "hello".into()));
-}
-
-#[test]
-fn workers_and_zygotes_that_are_killed_are_replaced() {
-    let house = open("");
-    let (_, body) = get(&house, "pid");
-    let (worker, parent) = body.split_once(' ').unwrap();
-    let first = zygote(&house);
-    assert_eq!(parent, first.to_string());
-    send(worker.parse().unwrap(), Signal::KILL);
-    assert_eq!(get(&house, "hello"), (200, "hello".into()));
-    // A request in progress is answered although the zygote dies.
-    let slow = ask(&house, "slow");
-    wait_for("the script to run", || get(&house, "hello").0 == 200).unwrap();
-    send(first, Signal::KILL);
-    wait_for("the death to be logged", || {
-        house.error_log().contains("the zygote (pid ") && get(&house, "hello").0 == 200
-    })
-    .unwrap();
-    assert_ne!(zygote(&house), first);
-    // The line about the death names the worker that is left, and its script.
-    let log = house.error_log();
-    let line = log.lines().find(|line| line.contains("the zygote (pid ")).unwrap();
-    let (_, left) = line.split_once("its workers finish their requests: pid ").unwrap();
-    let (orphan, script) = left.split_once(" in ").unwrap();
-    assert!(line.contains("was killed by signal 9") && script.ends_with("slow.php"), "{line}");
-    let name = fs::read_to_string(format!("/proc/{orphan}/comm")).unwrap();
-    assert!(name.starts_with("php "), "{name}");
-    fs::write(house.path("go"), "").unwrap();
-    assert_eq!(read(slow), (200, "slow".into()));
-    wait_for("the worker to end", || !Path::new(&format!("/proc/{orphan}")).exists()).unwrap();
-    assert!(!house.error_log().contains("after its zygote"));
-}
-
-#[test]
-fn workers_without_a_zygote_keep_to_their_bounds_and_leave_their_places_to_others() {
-    let house = open("AppMaxWorkers 1\nAppRequestTimeout 2\n");
-    let marks = house.path("marks");
-    fs::create_dir(&marks).unwrap();
-    fs::set_permissions(&marks, fs::Permissions::from_mode(0o777)).unwrap();
-    let says = |text: &str| wait_for(text, || house.error_log().contains(text)).unwrap();
-    // Kills the zygote of the worker that runs a script, and returns the worker.
-    let orphan = || {
-        let mark = || fs::read_dir(&marks).unwrap().next().map(|mark| mark.unwrap().path());
-        wait_for("the script to run", || mark().is_some()).unwrap();
-        let mark = mark().unwrap();
-        let pid: u32 = mark.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        fs::remove_file(&mark).unwrap();
-        send(zygote(&house), Signal::KILL);
-        says(&format!("; its workers finish their requests: pid {pid} in "));
-        pid
-    };
-    // One that hangs is ended, while another takes its place.
-    let hanging = ask(&house, "stays");
-    let pid = orphan();
-    // A zygote that dies within its first second is not replaced at once.
-    wait_for("a new worker", || get(&house, "hello") == (200, "hello".into())).unwrap();
-    assert_eq!(read(hanging).0, 504);
-    says(&format!("the worker (pid {pid}) was ended after AppRequestTimeout in "));
-    // One that is killed is named.
-    let killed = ask(&house, "stays");
-    let pid = orphan();
-    send(pid, Signal::KILL);
-    assert_eq!(read(killed).0, 503);
-    says(&format!("the worker (pid {pid}) has died after its zygote in "));
-    wait_for("a new worker", || get(&house, "hello") == (200, "hello".into())).unwrap();
-    // The end of the server is theirs.
-    let _unanswered = ask(&house, "stays");
-    let pid = orphan();
-    house.signal(Signal::TERM);
-    let path = format!("/proc/{pid}");
-    wait_for("the worker to end", || !Path::new(&path).exists()).unwrap();
 }
 
 #[test]
@@ -287,6 +222,23 @@ fn a_pool_grows_while_requests_wait_and_keeps_to_its_bound() {
 }
 
 #[test]
+fn a_child_asks_the_pool_for_more_responses_than_it_has_threads() {
+    let house = open(
+        "LoadModule mpm_event_module modules/mod_mpm_event.so\n\
+         StartServers 1\nMinSpareThreads 1\nThreadsPerChild 4\nMaxRequestWorkers 64\n\
+         AppMaxWorkers 24\nLoadModule status_module modules/mod_status.so\n\
+         <Location /status>\nSetHandler server-status\n</Location>\n",
+    );
+    let says = |line: &str| {
+        response_of(&house, "localhost", "status?auto").1.lines().any(|one| one == line)
+    };
+    let slow: Vec<TcpStream> = (0..12).map(|_| ask(&house, "slow")).collect();
+    wait_for("all scripts to run at once", || says("App-php-Busy: 12")).unwrap();
+    fs::write(house.path("go"), "").unwrap();
+    slow.into_iter().for_each(|one| assert_eq!(read(one), (200, "slow".into())));
+}
+
+#[test]
 fn requests_whose_clients_have_left_the_queue_are_not_run() {
     let house = open(
         "AppMaxWorkers 1\nLoadModule status_module modules/mod_status.so\n\
@@ -296,10 +248,7 @@ fn requests_whose_clients_have_left_the_queue_are_not_run() {
     fs::create_dir(&marks).unwrap();
     fs::set_permissions(&marks, fs::Permissions::from_mode(0o777)).unwrap();
     let says = |line: &str| {
-        let mut stream = TcpStream::connect(house.address).unwrap();
-        let head = "GET /status?auto HTTP/1.1\r\nHost: localhost\r\nConnection: close";
-        stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
-        read(stream).1.lines().any(|one| one == line)
+        response_of(&house, "localhost", "status?auto").1.lines().any(|one| one == line)
     };
     let slow = ask(&house, "slow");
     wait_for("the script to run", || says("App-php-Busy: 1")).unwrap();
@@ -355,6 +304,25 @@ fn the_status_page_lists_the_workers_of_a_pool_that_is_full() {
     let sum = |name: &str| listed.iter().map(|one| one[name].as_u64().unwrap()).sum::<u64>();
     assert_eq!(sum("requests"), 6, "{listed:?}");
     assert!(sum("cpu_us") > 0 && sum("memory") > 0, "{listed:?}");
+}
+
+#[test]
+fn without_extended_status_no_page_says_which_script_runs() {
+    let house = open(
+        "LoadModule status_module modules/mod_status.so\nExtendedStatus Off\n\
+         <Location /status>\nSetHandler server-status\n</Location>\n",
+    );
+    let page = |query: &str| response_of(&house, "localhost", &format!("status{query}")).1;
+    let slow = ask(&house, "slow");
+    let is_at_work =
+        |line: &str| line.starts_with("App-php-Worker-") && line.split(' ').nth(2) == Some("W");
+    wait_for("a worker at work", || page("?auto").lines().any(is_at_work)).unwrap();
+    for query in ["", "?auto", "?json", "?json&pool", "?pool", "?explain"] {
+        let page = page(query);
+        assert!(!page.is_empty() && !page.contains("slow.php"), "{query}: {page}");
+    }
+    fs::write(house.path("go"), "").unwrap();
+    assert_eq!(read(slow), (200, "slow".into()));
 }
 
 #[test]
@@ -532,7 +500,8 @@ fn scripts_of_a_host_run_as_its_user_and_pools_are_kept_apart() {
     }
     // A death in one pool disturbs no other.
     assert_eq!(response_of(&house, "a", "segv.php").0, 503);
-    assert_eq!(ids("b"), b);
+    assert_eq!(ids("b")[..2], b[..2]);
+    assert!(Path::new(&format!("/proc/{}", b[2])).exists());
     let is_told = || house.error_log().contains("pool php-nobody: the worker (pid ");
     wait_for("the death to be logged", is_told).unwrap();
     // RLimitNPROC acts on the scripts of the host that sets it, and on no others.
@@ -588,6 +557,7 @@ fn pools_that_cannot_be_are_refused_with_file_and_line() {
         ("AppUser nobody no-such-group", "AppUser: there is no group no-such-group"),
         ("AppUser root", "AppUser root: scripts do not run as root"),
         ("AppQueueTimeout 0", "AppQueueTimeout 0: a number from 1 to 86400 is meant"),
+        ("AppNice 20", "AppNice 20: a number from 0 to 19 is meant"),
         ("AppSlowTimeout never", "AppSlowTimeout never: a number from 1 to 86400 is meant"),
         ("AppSlowLog nowhere/slow.log", "nowhere/slow.log: there is no such folder"),
     ] {
@@ -597,4 +567,147 @@ fn pools_that_cannot_be_are_refused_with_file_and_line() {
         let error = error.err().unwrap();
         assert!(error.contains(why) && error.contains("AH00526: Syntax error on line"), "{error}");
     }
+}
+
+/// Makes the folder into which the scripts of a pool may write.
+fn make_marks(house: &House) {
+    let marks = house.path("marks");
+    fs::create_dir(&marks).unwrap();
+    fs::set_permissions(&marks, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+fn counted(house: &House) -> Vec<String> {
+    let text = fs::read_to_string(house.path("marks/count")).unwrap_or_default();
+    text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// The connections of a worker to the serving children, as inodes.
+fn connections_of(house: &House, worker: u32) -> BTreeSet<String> {
+    let pool = house.path("run/evenkeel-apps").display().to_string();
+    let known = fs::read_to_string("/proc/net/unix").unwrap();
+    // An accepted socket has the path of the listening socket; the state 03 is a connection.
+    let connected = known.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let &[_, _, _, _, _, state, inode, path] = &*words else { return None };
+        (state == "03" && path.starts_with(&pool)).then(|| format!("socket:[{inode}]"))
+    });
+    let connected: BTreeSet<String> = connected.collect();
+    let open = fs::read_dir(format!("/proc/{worker}/fd")).unwrap().flatten();
+    let links = open.filter_map(|it| fs::read_link(it.path()).ok()?.to_str().map(str::to_owned));
+    links.filter(|link| connected.contains(link)).collect()
+}
+
+fn worker_of(house: &House) -> u32 {
+    let (status, body) = get(house, "pid");
+    assert_eq!(status, 200, "{body}");
+    body.split_once(' ').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn later_requests_come_by_kept_connections() {
+    for model in ["prefork", "worker", "event"] {
+        let module =
+            format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
+        let house = open(&format!("{module}AppMaxWorkers 1\nStartServers 1\n"));
+        let worker = worker_of(&house);
+        (0..100).for_each(|_| assert_eq!(get(&house, "hello"), (200, "hello".into())));
+        let kept = connections_of(&house, worker);
+        assert!((1..=32).contains(&kept.len()), "{model}: {kept:?}");
+        (0..50).for_each(|_| assert_eq!(get(&house, "hello"), (200, "hello".into())));
+        assert_eq!(worker_of(&house), worker);
+        // A thread that had no request before makes a connection of its own.
+        let now = connections_of(&house, worker);
+        assert!(now.difference(&kept).count() < 20, "{model}: {kept:?} {now:?}");
+        // A reload takes the serving children away, and the connections with them.
+        house.reload().unwrap();
+        wait_for("another worker", || get(&house, "hello").0 == 200 && worker_of(&house) != worker)
+            .unwrap();
+        wait_for("the worker to end", || !Path::new(&format!("/proc/{worker}")).exists()).unwrap();
+    }
+}
+
+#[test]
+fn a_request_whose_worker_dies_before_it_takes_the_claim_runs_once_at_another() {
+    let house = open("AppMaxWorkers 1\n");
+    make_marks(&house);
+    for round in 1..=3 {
+        let worker = worker_of(&house);
+        (0..20).for_each(|_| assert_eq!(get(&house, "hello").0, 200));
+        let stat = || fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
+        send(worker, Signal::STOP);
+        wait_for("the worker to stop", || stat().contains(") T ")).unwrap();
+        let asked = ask(&house, "counts");
+        std::thread::sleep(Duration::from_millis(50));
+        send(worker, Signal::KILL);
+        assert_eq!(read(asked), (200, "counted".into()), "{}", house.error_log());
+        // The script has run once.
+        assert_eq!(fs::read_to_string(house.path("marks/count")).unwrap(), " ".repeat(round));
+    }
+    // A worker that dies while it is idle and unclaimed loses nobody's request either.
+    for _ in 0..100 {
+        let worker = worker_of(&house);
+        send(worker, Signal::KILL);
+        assert_eq!(get(&house, "hello"), (200, "hello".into()), "{}", house.error_log());
+    }
+    // One that has begun with the script is not asked again.
+    let before = fs::read_to_string(house.path("marks/count")).unwrap();
+    assert_eq!(get(&house, "segv").0, 503);
+    assert_eq!(fs::read_to_string(house.path("marks/count")).unwrap(), before);
+}
+
+#[test]
+fn requests_beyond_the_workers_are_served_in_the_order_in_which_they_came() {
+    let house = open(
+        "AppMaxWorkers 1\nLoadModule status_module modules/mod_status.so\n\
+         <Location /status>\nSetHandler server-status\n</Location>\n",
+    );
+    make_marks(&house);
+    let says = |line: &str| {
+        response_of(&house, "localhost", "status?auto").1.lines().any(|one| one == line)
+    };
+    let count = |number: usize| ask_for(&house, &format!("counts.php?{number}"));
+    (0..20).for_each(|_| assert_eq!(get(&house, "hello").0, 200));
+    let slow = ask(&house, "slow");
+    wait_for("the script to run", || says("App-php-Busy: 1")).unwrap();
+    let queued: Vec<TcpStream> = (0..12)
+        .map(|number| {
+            let stream = count(number);
+            let line = format!("App-php-Queue: {}", number + 1);
+            wait_for("the request to be in the queue", || says(&line)).unwrap();
+            stream
+        })
+        .collect();
+    fs::write(house.path("go"), "").unwrap();
+    assert_eq!(read(slow), (200, "slow".into()));
+    // They find the worker between two requests, and wait until those before them are served.
+    let late: Vec<(u16, String)> = (12..20).map(|number| read(count(number))).collect();
+    let answers = queued.into_iter().map(read).chain(late);
+    answers.for_each(|answer| assert_eq!(answer, (200, "counted".into())));
+    let want: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    assert_eq!(counted(&house), want);
+}
+
+#[test]
+fn nothing_is_lost_while_workers_end_and_the_server_reloads() {
+    let house = open("AppMaxWorkers 3\nAppMinSpare 3\nAppMaxRequests 20\n");
+    assert_eq!(get(&house, "hello").0, 200);
+    let is_over = AtomicBool::new(false);
+    let answered = std::thread::scope(|scope| {
+        let client = || {
+            let mut count = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(get(&house, "hello"), (200, "hello".into()), "{}", house.error_log());
+                count += 1;
+            }
+            count
+        };
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(client)).collect();
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(300));
+            house.reload().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().unwrap()).sum::<u32>()
+    });
+    assert!(answered > 200, "{answered}");
 }

@@ -3,13 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::wait_for;
-use evenkeel_tests::php::{Ask, Reply, Worker, Zygote, build, record};
+use evenkeel_tests::php::{Ask, Claims, FREE, Reply, Worker, Zygote, build, record};
+use rustix::process::{Pid, getpriority_process};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A pool with one worker, and a folder for its scripts.
 struct Pool {
@@ -294,6 +295,8 @@ fn workers_end_after_their_number_of_requests_and_when_they_are_told() {
     assert!(matches!(pool.zygote.hear(), Some(('X', 0, _))));
     // The end of the server ends the pool, after the requests in progress.
     fs::remove_file(pool.folder.path().join("go")).unwrap();
+    // The state is that of the request before until the worker waits again.
+    wait_for("the worker to be idle", || second.number(0) & 0xffff_ffff == 1).unwrap();
     let mut stream = slow.send(&pool.zygote.socket).unwrap();
     wait_for("the worker to be busy", || second.number(0) & 0xffff_ffff == 2).unwrap();
     let Pool { folder, zygote, .. } = pool;
@@ -328,6 +331,52 @@ fn workers_share_opcache_and_have_no_descriptor_of_the_pool_to_pass_on() {
 }
 
 #[test]
+fn parameters_of_any_length_and_number_arrive() {
+    let pool = Pool::start(&[]);
+    let mut ask = pool
+        .ask(
+            "<?php echo strlen($_SERVER['LONG']), ' ', count(preg_grep('/^N\\d+$/',
+            array_keys($_SERVER))), ' ', ini_get('open_basedir'), ' ', ini_get('precision');",
+        )
+        .with("LONG", &vec![b'x'; 200_000]);
+    let settings = format!("h\0html_errors\0{}\0a\0precision\x009\0", " ".repeat(40_000));
+    ask = ask.with("EVENKEEL_INI", settings.as_bytes());
+    for number in 0..5000 {
+        ask = ask.with(&format!("N{number}"), b"");
+    }
+    let reply = ask.exchange(&pool.zygote.socket).unwrap();
+    assert_eq!(reply.body(), "200000 5000  9");
+    // The memory that it took is free for the next request.
+    assert_eq!(pool.run("<?php echo count(preg_grep('/^N/', array_keys($_SERVER)));").body(), "0");
+}
+
+#[test]
+fn what_a_script_does_to_its_worker_ends_with_the_worker() {
+    let mut pool = Pool::start(&[]);
+    // Scripts have no functions of pcntl, as under mod_php, though the library has them.
+    let forks =
+        "<?php echo json_encode([extension_loaded('pcntl'), function_exists('pcntl_fork')]);";
+    assert_eq!(pool.run(forks).body(), "[false,false]");
+    let limit = "<?php echo json_encode(posix_setrlimit(POSIX_RLIMIT_NOFILE, 3, 3));";
+    assert_eq!(pool.run(limit).body(), "true");
+    assert_eq!(pool.bury(), 0);
+    assert_eq!(pool.run("<?php echo fopen(__FILE__, 'r') ? 'opens' : 'fails';").body(), "opens");
+}
+
+#[test]
+fn a_message_after_the_response_is_one_line_of_the_log() {
+    let pool = Pool::start(&[]);
+    let script =
+        "<?php echo 'sent'; fastcgi_finish_request(); error_log(\"one\\ntwo \\x1b[31m\\\\\");
+        touch(__DIR__ . '/done');";
+    assert_eq!(pool.run(script).body(), "sent");
+    let done = pool.folder.path().join("done");
+    wait_for("the script to end", || done.exists()).unwrap();
+    let log = log(pool.folder.path());
+    assert!(log.contains("one\\ntwo \\x1b[31m\\\\\n") && !log.contains('\x1b'), "{log}");
+}
+
+#[test]
 fn it_says_who_starts_it_and_what_it_is() {
     let program = build().unwrap();
     let run = Command::new(&program).arg("--version").output().unwrap();
@@ -335,4 +384,122 @@ fn it_says_who_starts_it_and_what_it_is() {
     let run = Command::new(&program).stdin(Stdio::null()).output().unwrap();
     assert_eq!(run.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&run.stderr).contains("is started by evenkeel"));
+}
+
+/// Two workers that can be claimed, and a connection that each of them has kept.
+fn claimable() -> (Pool, Claims, [(UnixStream, [u32; 3]); 2]) {
+    let mut pool = Pool::start(&[]);
+    pool.zygote.drain(0);
+    assert_eq!(pool.zygote.hear().unwrap().0, 'X');
+    let claims = pool.zygote.share_claims().unwrap();
+    pool.worker = pool.zygote.fork(0).unwrap();
+    pool.zygote.fork(1).unwrap();
+    let ask = pool.ask("<?php echo getmypid();").kept();
+    let begin = || {
+        let mut stream = ask.send(&pool.zygote.socket).unwrap();
+        let reply = Reply::read_kept(&mut stream).unwrap();
+        let link = reply.link().unwrap();
+        assert_eq!(link[1].to_string(), reply.body());
+        (stream, link)
+    };
+    let (mut first, link) = begin();
+    wait_until_free(&claims, link);
+    claims.claim(link).unwrap();
+    // One that is claimed is not asked, so that this is the other.
+    let second = begin();
+    first.write_all(&ask.encode()).unwrap();
+    assert_eq!(Reply::read_kept(&mut first).unwrap().link(), Some(link));
+    (pool, claims, [(first, link), second])
+}
+
+fn wait_until_free(claims: &Claims, [place, process, _]: [u32; 3]) {
+    let is_free = || claims.word(place) == [u64::from(process), 0, FREE];
+    wait_for("the worker to be free", is_free).unwrap();
+}
+
+#[test]
+fn a_worker_that_is_claimed_serves_that_connection_and_leaves_those_that_wait_to_others() {
+    let (pool, claims, mut kept) = claimable();
+    let ask = pool.ask("<?php echo getmypid();");
+    for at in [0, 1, 0, 1] {
+        let others = kept[1 - at].1;
+        let (stream, link) = &mut kept[at];
+        wait_until_free(&claims, others);
+        wait_until_free(&claims, *link);
+        claims.claim(*link).unwrap();
+        // The listening socket may wake the one that is claimed. It would wait for ten seconds.
+        let asked = Instant::now();
+        assert_eq!(ask.exchange(&pool.zygote.socket).unwrap().body(), others[1].to_string());
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        stream.write_all(&ask.clone().kept().encode()).unwrap();
+        let reply = Reply::read_kept(stream).unwrap();
+        assert_eq!((reply.body(), reply.link()), (link[1].to_string(), Some(*link)));
+    }
+}
+
+#[test]
+fn a_claim_without_a_request_ends_soon_where_others_wait() {
+    let (pool, claims, mut kept) = claimable();
+    let ask = pool.ask("<?php echo getmypid();");
+    // Whoever has claimed both workers is stopped.
+    for (_, link) in &kept {
+        wait_until_free(&claims, *link);
+        claims.claim(*link).unwrap();
+    }
+    let asked = Instant::now();
+    let body = ask.exchange(&pool.zygote.socket).unwrap().body();
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    let at = usize::from(kept[1].1[1].to_string() == body);
+    // The worker has shut the connection for reading: a later send fails, and the server sends the
+    // request by another connection.
+    let (stream, link) = &mut kept[at];
+    assert_eq!(body, link[1].to_string());
+    let sent = stream.write_all(&ask.clone().kept().encode());
+    assert_eq!(sent.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+    wait_until_free(&claims, *link);
+}
+
+#[test]
+fn a_claim_ends_with_its_connection_and_one_that_nobody_sees_is_void() {
+    let (pool, claims, [first, second]) = claimable();
+    let link = first.1;
+    wait_until_free(&claims, link);
+    // Whoever has claimed the worker dies before it sends the request.
+    claims.claim(link).unwrap();
+    drop(first);
+    wait_until_free(&claims, link);
+    // A claim by a connection that the worker does not have: it accepts as if there were none.
+    wait_until_free(&claims, second.1);
+    claims.claim(link).unwrap();
+    pool.zygote.drain(second.1[0]);
+    assert_eq!(pool.zygote.hear().unwrap().0, 'X');
+    assert_eq!(pool.run("<?php echo getmypid();").body(), link[1].to_string());
+    wait_until_free(&claims, link);
+    // Bytes without a claim end their connection, and nothing is run.
+    let ask = pool.ask("<?php touch(__DIR__ . '/ran');").kept();
+    let mut stream = pool.ask("<?php").kept().send(&pool.zygote.socket).unwrap();
+    assert!(Reply::read_kept(&mut stream).unwrap().link().is_some());
+    wait_until_free(&claims, link);
+    stream.write_all(&ask.encode()).unwrap();
+    assert!(!Reply::read(&mut stream).map(|reply| reply.ended).unwrap_or_default());
+    assert!(!pool.folder.path().join("ran").exists());
+    wait_until_free(&claims, link);
+}
+
+/// The nice value of a process.
+fn nice_of(pid: u32) -> i32 {
+    let pid = Pid::from_raw(pid.try_into().unwrap());
+    getpriority_process(pid).unwrap()
+}
+
+#[test]
+fn app_nice_is_the_nice_value_of_the_workers_alone() {
+    let pool = Pool::start(&["--nice", "19"]);
+    assert_eq!(pool.run("<?php echo 'runs';").body(), "runs");
+    assert_eq!(nice_of(pool.worker.pid), 19);
+    let usual = nice_of(std::process::id());
+    assert_eq!(nice_of(pool.zygote.pid()), usual);
+    let pool = Pool::start(&[]);
+    assert_eq!(pool.run("<?php echo 'runs';").body(), "runs");
+    assert_eq!(nice_of(pool.worker.pid), usual);
 }

@@ -6,7 +6,8 @@ use crate::tls::make_certificates;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashSet;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -105,8 +106,8 @@ impl House {
         Ok(house)
     }
 
-    /// Writes the configuration again, with additional lines at its end. The server is not
-    /// notified.
+    /// Writes the configuration of `lay_out`, followed by `more`. A directive of `lay_out` cannot
+    /// be removed, only overridden. The server is not notified.
     pub fn configure(&self, more: &str) -> Result<(), String> {
         let text = format!("{}{more}", self.configuration);
         let text = text.replace("@ROOT@", &self.root.path().to_string_lossy());
@@ -241,6 +242,16 @@ fn is_every_thread(process: u32, state: &str) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
     let stat = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat"));
     threads.flatten().all(|thread| stat(thread).is_ok_and(|text| text.contains(state)))
+}
+
+/// Reads a response to its end: the status and the body.
+#[must_use]
+pub fn read(mut stream: TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    let _reset = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let status = text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
 /// Waits until `is_so` returns true. It is an error if that does not happen in time.

@@ -12,6 +12,7 @@ pub mod house;
 pub mod load;
 pub mod odd_log;
 pub mod php;
+pub mod php_house;
 pub mod php_site;
 pub mod play;
 pub mod script;

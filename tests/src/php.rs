@@ -2,8 +2,9 @@
 //! as the server does, and speaks FastCGI to its workers.
 
 use crate::server::evenkeel;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::io::pread;
+use rustix::io::{pread, pwrite};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, send, sendmsg, socketpair, sockopt,
@@ -106,6 +107,38 @@ impl Zygote {
         Some((char::from(*bytes.first()?), seat, numbers.collect()))
     }
 
+    /// Sends a message with a descriptor.
+    fn pass(&self, message: &[u8], descriptor: &OwnedFd) -> Result<(), String> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor.as_fd()];
+        rights.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&self.channel, &[IoSlice::new(message)], &mut rights, SendFlags::NOSIGNAL)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Gives the zygote the words by which the workers that it forks from now on are claimed. The
+    /// place of a worker is its seat.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn share_claims(&self) -> Result<Claims, String> {
+        let told = |error: rustix::io::Errno| error.to_string();
+        let words = memfd_create("claims", MemfdFlags::CLOEXEC).map_err(told)?;
+        ftruncate(&words, 64 * (1 + 4096)).map_err(told)?;
+        self.pass(b"C\0\0\0\0\0\0\0", &words)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        self.pass(b"W\0\0\0\0\0\0\0", &eventfd(0, flags).map_err(told)?)?;
+        Ok(Claims(words))
+    }
+
+    /// The process of the zygote.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Has a worker forked.
     ///
     /// # Errors
@@ -114,13 +147,8 @@ impl Zygote {
         let told = |error: rustix::io::Errno| error.to_string();
         let page = memfd_create("page", MemfdFlags::CLOEXEC).map_err(told)?;
         ftruncate(&page, 4096).map_err(told)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut rights = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [page.as_fd()];
-        rights.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let message = [b"F\0\0\0".as_slice(), &seat.to_le_bytes()].concat();
-        sendmsg(&self.channel, &[IoSlice::new(&message)], &mut rights, SendFlags::NOSIGNAL)
-            .map_err(told)?;
+        let message = [b"F\0\0\0".as_slice(), &seat.to_le_bytes(), &seat.to_le_bytes()].concat();
+        self.pass(&message, &page)?;
         match self.hear() {
             Some(('B', born, numbers)) if born == seat => {
                 let pid = numbers.first().and_then(|pid| u32::try_from(*pid).ok());
@@ -149,6 +177,42 @@ impl Zygote {
         drop(channel);
         let status = child.wait().map_err(|error| error.to_string())?;
         if status.success() { Ok(()) } else { Err(status.to_string()) }
+    }
+}
+
+/// The words by which workers are claimed (`crates/sys/src/claims.rs`). Nobody but the test claims,
+/// and only workers that wait, so that it need not compare and swap.
+#[derive(Debug)]
+pub struct Claims(OwnedFd);
+
+/// The states of a worker's word.
+pub const FREE: u64 = 1;
+/// A thread has claimed the worker.
+pub const CLAIMED: u64 = 2;
+
+impl Claims {
+    /// The word of a place: process, number of the connection, state.
+    #[must_use]
+    pub fn word(&self, place: u32) -> [u64; 3] {
+        let mut bytes = [0; 8];
+        let _zero = pread(&self.0, &mut bytes, 64 * u64::from(1 + place));
+        let word = u64::from_le_bytes(bytes);
+        [word >> 32, word >> 2 & 0x3fff_ffff, word & 3]
+    }
+
+    /// Claims the worker of a link for its connection.
+    ///
+    /// # Errors
+    /// The worker of the link is not free.
+    pub fn claim(&self, link: [u32; 3]) -> Result<(), String> {
+        let [place, process, number] = link;
+        match self.word(place) {
+            [found, 0, FREE] if found == u64::from(process) => {}
+            word => return Err(format!("{word:?}")),
+        }
+        let word = u64::from(process) << 32 | u64::from(number) << 2 | CLAIMED;
+        let written = pwrite(&self.0, &word.to_le_bytes(), 64 * u64::from(1 + place));
+        written.map(drop).map_err(|error| error.to_string())
     }
 }
 
@@ -183,13 +247,14 @@ pub fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 pub struct Ask {
     params: Vec<(Vec<u8>, Vec<u8>)>,
     body: Vec<u8>,
+    keeps: bool,
 }
 
 impl Ask {
     /// A GET of this script with the right secret.
     #[must_use]
     pub fn of(script: &Path) -> Self {
-        let ask = Self { params: Vec::new(), body: Vec::new() };
+        let ask = Self { params: Vec::new(), body: Vec::new(), keeps: false };
         ask.with("SCRIPT_FILENAME", script.as_os_str().as_encoded_bytes())
             .with("REQUEST_METHOD", b"GET")
             .with("EVENKEEL_SECRET", SECRET)
@@ -202,6 +267,13 @@ impl Ask {
         self.params.retain(|(known, _)| known != name.as_bytes());
         self.params.push((name.into(), value.to_vec()));
         self
+    }
+
+    /// Lets the worker keep the connection, and asks for the report that says so.
+    #[must_use]
+    pub fn kept(mut self) -> Self {
+        self.keeps = true;
+        self.with("EVENKEEL_REPORT", b"1")
     }
 
     /// Sends a body.
@@ -228,7 +300,7 @@ impl Ask {
             params.extend_from_slice(name);
             params.extend_from_slice(value);
         }
-        let mut all = record(1, &[0, 1, 0, 0, 0, 0, 0, 0]);
+        let mut all = record(1, &[0, 1, u8::from(self.keeps), 0, 0, 0, 0, 0]);
         for (kind, content) in [(4, &params), (5, &self.body)] {
             content.chunks(60_000).for_each(|piece| all.extend(record(kind, piece)));
             all.extend(record(kind, b""));
@@ -275,8 +347,33 @@ impl Reply {
     /// # Errors
     /// The system's.
     pub fn read(stream: &mut UnixStream) -> std::io::Result<Self> {
+        Self::read_while(stream, |_| true)
+    }
+
+    /// Reads until the request ends, or the connection.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read_kept(stream: &mut UnixStream) -> std::io::Result<Self> {
+        Self::read_while(stream, |reply| !reply.ended)
+    }
+
+    /// How the worker calls the connection that it has kept: its place, its process, and a number.
+    #[must_use]
+    pub fn link(&self) -> Option<[u32; 3]> {
+        let (head, numbers) = self.report.get(32..)?.split_at_checked(5)?;
+        let (numbers, _) = numbers.get(..12)?.as_chunks::<4>();
+        let &[place, process, number] = numbers else { return None };
+        let all = [place, process, number].map(u32::from_le_bytes);
+        (head == b"k\0\0\0\x0c").then_some(all)
+    }
+
+    fn read_while(
+        stream: &mut UnixStream,
+        goes_on: impl Fn(&Self) -> bool,
+    ) -> std::io::Result<Self> {
         let (mut reply, mut header) = (Self::default(), [0; 8]);
-        while stream.read_exact(&mut header).is_ok() {
+        while goes_on(&reply) && stream.read_exact(&mut header).is_ok() {
             let [_, kind, _, _, high, low, padding, _] = header;
             let mut content = vec![0; usize::from(u16::from_be_bytes([high, low]))];
             stream.read_exact(&mut content)?;

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::compare::{compare, depart, shown};
 use crate::house::wait_for;
 use crate::script::{Exchange, File, Kind as Entry, Script, Step};
-use crate::server::{Kind, Server, children, free_port};
+use crate::server::{Kind, Server, children, free_port, said_in};
 use crate::talk::{fill, talk};
 use crate::tls::make_certificates;
 use std::ffi::OsStr;
@@ -41,6 +41,8 @@ pub struct Verdict {
 struct Run {
     answers: Vec<Result<Answer, String>>,
     compared: Vec<Vec<u8>>,
+    /// The last lines of the error log, if the server ended by itself.
+    ended: Option<String>,
     ending: Result<(), String>,
 }
 
@@ -102,7 +104,7 @@ pub fn play(script: &Script, cast: Cast) -> Result<Vec<Verdict>, String> {
     permit(place, 0o755)?;
     let port = free_port()?;
     lay_out(script, place, port)?;
-    let oracle = run(script, Kind::Apache, "", place, port)?;
+    let oracle = run_oracle(script, place, port)?;
     let other = match cast {
         Cast::Oracle => None,
         Cast::Both(kind, more) => {
@@ -283,22 +285,40 @@ fn without_ids(text: &[u8]) -> String {
     without(&without(&text, "/sid#"), "[rid#")
 }
 
+/// Runs a script with apache2 as the server. If apache2 ends by itself, the function prints its log
+/// and runs the script once more, because a crash of apache2 says nothing about this server.
+#[expect(clippy::print_stderr, reason = "what the oracle does is no result of the script")]
+fn run_oracle(script: &Script, root: &Path, port: u16) -> Result<Run, String> {
+    let run = || run(script, Kind::Apache, "", root, port);
+    let first = run()?;
+    match &first.ended {
+        None => Ok(first),
+        Some(log) => {
+            eprintln!("{}: apache2 ended by itself, another is started:\n{log}", root.display());
+            run()
+        }
+    }
+}
+
 fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Result<Run, String> {
     write(&root.join("httpd.conf"), &script.encode(&configuration(script, more, root, port)))?;
     for log in read_folder(&root.join("logs"))? {
         let _ = fs::remove_file(log);
     }
     let core = first_core()?;
-    let server = Server::start_as(kind, root, port, &["taskset", "-c", &core], "-DFOREGROUND")?;
+    let over = ["taskset", "-c", &core];
+    let mut server = Server::start_as(kind, root, port, &over, "-DFOREGROUND")?;
     if kind == Kind::Apache && script.config.contains("ScriptSock") {
         // Its children answer with 503 as long as the daemon of CGI programs has no socket.
         let is_there = || has_file(root, "cgisock");
         wait_for("the socket of apache2's CGI daemon", is_there)?;
     }
     let answers = script.exchanges.iter().map(|exchange| talk(exchange, port, root)).collect();
+    let ended = server.has_ended().then(|| said_in(root));
     let ending = server.stop();
     let read = |path: &String| fs::read(root.join(path)).unwrap_or_default();
-    Ok(Run { answers, compared: script.compared.iter().map(read).collect(), ending })
+    let compared = script.compared.iter().map(read).collect();
+    Ok(Run { answers, compared, ended, ending })
 }
 
 /// Whether a folder has a file whose name begins with this text.

@@ -191,7 +191,7 @@ impl Drop for Server {
 }
 
 /// The end of the server's standard output, and of its error log.
-fn said_in(root: &Path) -> String {
+pub fn said_in(root: &Path) -> String {
     let read = |path: &str| std::fs::read(root.join(path)).unwrap_or_default();
     let bytes = [read("logs/said.txt"), read("logs/error.log")].concat();
     let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -56,9 +56,11 @@ fn main() -> std::io::Result<()> {
         most_children: 1,
         async_factor: None,
         slots: None,
+        permits: None,
         line,
         shedding: None,
         drain_grace: Duration::ZERO,
+        stop_grace: Duration::ZERO,
     };
     let (addresses, log) = (Arc::default(), Arc::<Mutex<Vec<String>>>::default());
     serve_with(setup, move |context| {
@@ -71,6 +73,7 @@ fn main() -> std::io::Result<()> {
             bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
             slots: Some(slots),
             client_wait: None,
+            permits: None,
             line,
             ports: Arc::from([address]),
             addresses: Arc::clone(&addresses),

@@ -6,7 +6,7 @@ use crate::exchange::slow_bytes::SlowBytes;
 use crate::transport::addresses::Addresses;
 use crate::transport::tls::Scratch;
 use evenkeel_proto::http_date;
-use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots};
+use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots, WorkerPermits};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
@@ -29,6 +29,9 @@ pub struct Workplace {
     pub slots: Option<Slots>,
     /// How long the thread has waited for its client, where a connection holds its thread.
     pub client_wait: Option<Arc<ClientWait>>,
+    /// The permits for expensive work in place of those of `bulkhead`, where a connection holds its
+    /// thread.
+    pub permits: Option<Arc<WorkerPermits>>,
     /// The child's counters.
     pub line: ChildLine,
     /// The addresses of the listening sockets, by index.

@@ -67,6 +67,7 @@ impl Running {
                     bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
                     slots: Some(slots),
                     client_wait: None,
+                    permits: None,
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),

@@ -49,6 +49,7 @@ impl Running {
                     bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
                     slots: Some(slots),
                     client_wait: context.worker.map(|worker| worker.client_wait),
+                    permits: None,
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),

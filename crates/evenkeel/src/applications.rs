@@ -6,15 +6,15 @@ use evenkeel_message::{Address, Notice};
 use evenkeel_modules::php::PoolUser;
 use evenkeel_mpm::Settings;
 use evenkeel_mpm::apps::{Application, Bounds, Pool, Pools};
-use evenkeel_pipeline::{ApplicationPool, Site};
-use evenkeel_scoreboard::{ApplicationLine, Figure};
+use evenkeel_pipeline::{ApplicationPool, Begun, Site};
+use evenkeel_scoreboard::{ApplicationLine, Figure, Room};
 use evenkeel_sys::channel::wait_readable;
+use evenkeel_sys::claims::Claims;
 use evenkeel_sys::clock;
 use evenkeel_sys::identity::{self, Identity};
 use evenkeel_sys::process::{self, End, Pid, usable_cores};
 use evenkeel_sys::spawn::Limit;
 use evenkeel_sys::waker::Waker;
-use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -128,6 +128,7 @@ pub fn of_site(site: &Site, modules: &ModuleSet, settings: &Settings) -> Result<
             slow: (php.slow_log.clone())
                 .map(|path| (Duration::from_secs(bounds.slow_timeout_s), path)),
             processes: None,
+            nice: bounds.nice,
         },
     };
     let (mut applications, mut indices) = (Vec::new(), HashMap::new());
@@ -341,6 +342,7 @@ pub struct Served {
     address: Address,
     secret: [u8; 16],
     line: Arc<ApplicationLine>,
+    claims: Arc<Claims>,
     waker: Arc<Waker>,
     child: usize,
 }
@@ -354,6 +356,7 @@ impl Served {
             address: Address::Unix(pool.path().to_owned()),
             secret: *pool.secret(),
             line: Arc::clone(pool.line()),
+            claims: Arc::clone(pool.claims()),
             waker: Arc::clone(pool.waker()),
             child,
         };
@@ -361,9 +364,9 @@ impl Served {
         served
     }
 
-    /// What the status page shows.
-    pub fn figures(&self) -> evenkeel_monitor::Application {
-        evenkeel_monitor::Application::read(&self.name, &self.line, usable_cores())
+    /// What the status page shows, with the scripts where `is_extended`.
+    pub fn figures(&self, is_extended: bool) -> evenkeel_monitor::Application {
+        evenkeel_monitor::Application::read(&self.name, &self.line, usable_cores(), is_extended)
     }
 }
 
@@ -380,16 +383,21 @@ impl ApplicationPool for Served {
         &self.secret
     }
 
-    fn begin(&self) -> Option<Box<dyn Any>> {
+    fn claims(&self) -> &Arc<Claims> {
+        &self.claims
+    }
+
+    fn begin(&self) -> Option<Begun> {
         if self.line.read(Figure::DownUntilUs) > clock::monotonic_us() {
             self.line.add(Figure::Failed, 1);
             return None;
         }
-        let (in_flight, lacks) = self.line.begin(self.child);
-        if lacks {
+        let (in_flight, room) = self.line.begin(self.child);
+        if room == Room::NewlyFull {
             self.waker.wake();
         }
-        Some(Box::new(in_flight))
+        let workers = usize::try_from(self.line.read(Figure::Supply)).unwrap_or(0);
+        Some(Begun { in_flight: Box::new(in_flight), may_claim: room == Room::Free, workers })
     }
 
     fn note_failure(&self) {

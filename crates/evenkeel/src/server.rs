@@ -210,11 +210,11 @@ impl Evenkeel {
     fn say(&self, notice: &Notice) {
         match self.active.as_ref().and_then(|running| running.open.get()) {
             Some((_, errors)) => {
-                let levels = self.active.as_ref().map(|running| {
-                    running.site.server(0).settings.core.conduct.log_level.of(notice.module)
+                let is_logged = self.active.as_ref().is_some_and(|running| {
+                    let core = &running.site.server(0).settings.core;
+                    core.is_logged(None, notice.module, notice.level)
                 });
-                // Messages about the start and the end of the server are always written.
-                if notice.level <= levels.unwrap_or(Level::Warn).max(Level::Notice) {
+                if is_logged {
                     errors.write_plain(notice);
                 }
             }

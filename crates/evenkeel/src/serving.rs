@@ -10,7 +10,7 @@ use crate::tls::Doors;
 use evenkeel_conn::{ConnectionSite, Connections, Done, Settings, SlowBytes, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, KeepAliveTold, LoggedExchange, Origin, Recorder};
-use evenkeel_message::{Level, Notice, Peer, Request, Served, Status, Told, quoted};
+use evenkeel_message::{Level, LogLevels, Notice, Peer, Request, Served, Status, Told, quoted};
 use evenkeel_modules::ServerState;
 use evenkeel_modules::compression::Presses;
 use evenkeel_modules::core::public_name;
@@ -20,13 +20,15 @@ use evenkeel_mpm::service::{Service, ServiceContext};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
 use evenkeel_pipeline::{PhpPools, Pipeline, Server, Site};
 use evenkeel_proto::{
-    BodyFraming, Persistence, Refusal, address, bad_path, expectation, raw_path, recognise_method,
+    BodyFraming, KnownHost, Persistence, Refusal, address, bad_path, expectation, raw_path,
+    recognise_method,
 };
-use evenkeel_scoreboard::{Credit, Scoreboard};
+use evenkeel_scoreboard::{Counter, Credit, Scoreboard};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
+use evenkeel_sys::inotify::user_instances;
 use evenkeel_sys::process;
 use evenkeel_sys::socket::Socket;
 use evenkeel_tls::Door;
@@ -35,6 +37,10 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+
+/// The maximum number of requests that all threads together send to an application at a time. The
+/// listen queue of a pool of PHP has room for more, so that connect(2) does not fail with EAGAIN.
+const MOST_QUEUED: usize = 3072;
 
 /// Serves a site in a child until the parent ends it. Returns the exit status of the process.
 pub fn serve(running: &Running, child: Child) -> i32 {
@@ -62,7 +68,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         pools,
     });
     let model = child.settings.configured.model;
-    let (caches, policy) = caching(model, &child.limits);
+    let caching = Caching::of(model, &child.limits, child.rank);
     let presses = Presses::new(child.credits.min(MOST_PRESSES));
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
     let handshakes = SlowBytes::new(SlowBytes::USUAL);
@@ -70,9 +76,14 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let long_steps = (model == Model::Event)
         .then(|| Arc::new(BlockingPool::with_nice(process::usable_cores(), NICE_OF_LONG_STEPS)));
     // The threads of event share the credits of the child; a thread of another model has one.
-    let credits = match model {
-        Model::Event => child.credits / event::threads_of(&child.limits),
-        Model::Worker | Model::Prefork => 1,
+    let places = match model {
+        Model::Event => {
+            let threads = event::threads_of(&child.limits);
+            let all = child.limits.max_request_workers.saturating_mul(3) / 4;
+            let share = MOST_QUEUED / (child.limits.most_children() * threads).max(1);
+            (child.credits / threads, all.min(share))
+        }
+        Model::Worker | Model::Prefork => (1, 1),
     };
     let launcher = running.launcher().map(Launcher::orders);
     let make = move |context: ServiceContext| {
@@ -82,7 +93,8 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             .get_mut(context.thread)
             .and_then(Option::take);
         // Each thread has its own cache; together they may hold as much as one cache otherwise may.
-        let (files, notice) = Files::new(Limits::default().shared_by(caches), policy);
+        let limits = Limits::default().shared_by(caching.caches);
+        let (files, notice) = Files::new(limits, caching.policy(context.thread));
         if let Some(notice) = notice {
             errors.write_plain(&notice);
         }
@@ -93,9 +105,10 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             Some(Arc::clone(&status)),
             Arc::clone(&context.blocking_pool),
             Arc::clone(&presses),
-            credits,
+            places,
             Box::new(move |request| tell_all(&told.0, &told.1, request)),
         );
+        pipeline.count_forms_in(line.cell(Counter::CompressedFormBytes));
         if let Some(socket) = &launcher {
             pipeline.use_launcher(Arc::clone(socket));
         }
@@ -108,11 +121,13 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
             errors: Arc::clone(&errors),
             doors: Doors::new(Arc::clone(&site), Arc::clone(&tls)),
+            known_host: KnownHost::default(),
         };
         let place = Workplace {
             gate: Arc::clone(&context.gate),
             bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
             slots: Some(context.worker.as_ref().and_then(|worker| worker.slot).unwrap_or(slots)),
+            permits: context.worker.as_ref().and_then(|worker| worker.permits.clone()),
             client_wait: context.worker.map(|worker| worker.client_wait),
             line,
             ports: Arc::clone(&ports),
@@ -139,16 +154,59 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     }
 }
 
-/// How many caches of files share the bounds of one, and how each learns of changes. Event has as
-/// many threads as cores. There may be more threads of worker and processes of prefork than the
-/// kernel grants inotify instances to a user, so these check with the file system for each request.
-fn caching(model: Model, limits: &evenkeel_mpm::Limits) -> (usize, Policy) {
-    match model {
-        Model::Event => (evenkeel_sys::process::usable_cores(), Policy::Told),
-        Model::Worker => (limits.threads_per_child, Policy::PerRequest),
-        Model::Prefork => (limits.most_children().min(MOST_CACHES), Policy::PerRequest),
+/// How the threads of a child cache files.
+struct Caching {
+    /// The number of caches among which the limits of one cache are divided.
+    caches: usize,
+    /// The policy of the first threads.
+    policy: Policy,
+    /// The number of these threads. The others call lstat(2) for each request.
+    told: usize,
+}
+
+impl Caching {
+    /// Event has a thread for each core, and each thread gets an inotify instance. Worker and
+    /// prefork may have more threads and processes than the kernel grants instances to a user.
+    /// There, the children with the lowest ranks get an instance for each thread: under a low load,
+    /// they are the only children.
+    fn of(model: Model, limits: &evenkeel_mpm::Limits, rank: usize) -> Self {
+        let cores = evenkeel_sys::process::usable_cores();
+        let (caches, policy, threads) = match model {
+            Model::Event => return Self { caches: cores, policy: Policy::Told, told: usize::MAX },
+            Model::Worker => {
+                (limits.threads_per_child, Policy::ToldIfPossible, limits.threads_per_child)
+            }
+            Model::Prefork => (limits.most_children().min(MOST_CACHES), Policy::ToldIfPossible, 1),
+        };
+        let descriptors = process::most_descriptors();
+        let told = told_threads(user_instances(), descriptors, rank, threads);
+        Self { caches, policy, told }
+    }
+
+    fn policy(&self, thread: usize) -> Policy {
+        if thread < self.told { self.policy } else { Policy::PerRequest }
     }
 }
+
+/// The number of threads of a child that get an inotify instance. `granted` is the kernel's limit
+/// of instances for the user, `descriptors` the limit of open files of a process. All children of a
+/// configuration together use at most half of the instances, because the children of two
+/// configurations serve during a reload. A child with few descriptors keeps them for connections.
+fn told_threads(granted: usize, descriptors: u64, rank: usize, threads: usize) -> usize {
+    let all = (granted / 2).min(MOST_INSTANCES);
+    let taken = (threads as u64).saturating_mul(4).saturating_add(SPARE_DESCRIPTORS);
+    let left = usize::try_from(descriptors.saturating_sub(taken)).unwrap_or(usize::MAX);
+    all.saturating_sub(rank.saturating_mul(threads)).min(threads).min(left)
+}
+
+/// The number of descriptors that a child needs besides four for each thread: for its listeners,
+/// its logs and the files that it serves.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// The maximum number of inotify instances of all children of worker or prefork. An instance
+/// receives the events of the folders that its thread serves from. While the thread is idle, the
+/// kernel queues up to fs.inotify.max_queued_events of them.
+const MOST_INSTANCES: usize = 64;
 
 /// The bounds of one cache are divided among no more than this many, because smaller caches would
 /// be useless for a site of a few hundred files.
@@ -178,7 +236,7 @@ impl ServerState for State {
     fn snapshot(&self, view: View) -> Snapshot {
         let mut snapshot =
             evenkeel_monitor::collect(&self.board, &self.facts, view, clock::realtime_us());
-        let figures = self.pools.iter().map(|pool| pool.figures());
+        let figures = self.pools.iter().map(|pool| pool.figures(self.facts.extended));
         // A host of many users has many pools, of which few are in use.
         let is_shown = |pool: &Application| self.pools.len() <= MOST_IDLE_POOLS || pool.asked > 0;
         snapshot.applications = figures.filter(is_shown).collect();
@@ -245,6 +303,7 @@ struct ThreadSite {
     recorder: RefCell<Recorder>,
     errors: Arc<ErrorLogs>,
     doors: Doors,
+    known_host: KnownHost,
 }
 
 impl ThreadSite {
@@ -278,12 +337,13 @@ fn tell_all(site: &Site, errors: &ErrorLogs, request: &mut Request) {
     let mut told = request.told;
     let server = site.server(request.server);
     let name = used_name(request, server);
+    let levels = request.log_levels.as_deref();
     let origin = Origin {
         server_name: server.name().as_bytes(),
         used_name: &name,
         ..Origin::of_request(request)
     };
-    for notice in notices.iter().filter(|notice| is_worth_a_line(server, notice)) {
+    for notice in notices.iter().filter(|notice| is_worth_a_line(server, levels, notice)) {
         errors.write(request.server, notice, &origin, &mut told);
     }
     drop(name);
@@ -301,8 +361,8 @@ fn used_name<'a>(request: &'a Request, server: &'a Server) -> Cow<'a, [u8]> {
 }
 
 /// Whether LogLevel lets a notice pass, either that of its section or that of the host.
-fn is_worth_a_line(server: &Server, notice: &Notice) -> bool {
-    notice.passed || notice.level <= server.settings.core.conduct.log_level.of(notice.module)
+fn is_worth_a_line(server: &Server, section: Option<&LogLevels>, notice: &Notice) -> bool {
+    notice.passed || server.settings.core.is_logged(section, notice.module, notice.level)
 }
 
 impl ConnectionSite for ThreadSite {
@@ -329,7 +389,7 @@ impl ConnectionSite for ThreadSite {
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
         let options = &self.settings(request.server).options;
         recognise_method(request.head.receive(), &self.site().global.core.methods, options)?;
-        let addressed = address(request, options);
+        let addressed = address(request, options, &self.known_host);
         let Request { head, peer, server, host, resource, has_bad_path, .. } = request;
         let raw = raw_path(head);
         // A refusal that keeps the host is sent by the virtual host of that name.
@@ -392,7 +452,7 @@ impl ConnectionSite for ThreadSite {
     fn tell(&self, notice: &Notice, peer: &Peer) -> bool {
         let index = self.server_of(peer.local);
         let server = self.site().server(index);
-        if !is_worth_a_line(server, notice) {
+        if !is_worth_a_line(server, None, notice) {
             return false;
         }
         let origin = Origin {
@@ -419,5 +479,27 @@ impl ConnectionSite for ThreadSite {
     fn awaits_tick(&self) -> bool {
         let logs = self.recorder.borrow().is_waiting() || self.errors.is_waiting();
         logs || self.pipeline.awaits_tick()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_children_share_half_of_the_inotify_instances_of_the_user() {
+        let told = |granted, threads| {
+            [0, 1, 2, 3, 63, 64, usize::MAX].map(|rank| told_threads(granted, 1024, rank, threads))
+        };
+        assert_eq!(told(128, 25), [25, 25, 14, 0, 0, 0, 0]);
+        assert_eq!(told(128, 1), [1, 1, 1, 1, 1, 0, 0]);
+        assert_eq!(told(8_192, 64), [64, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(told(5, 1), [1, 1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_process_with_few_descriptors_keeps_them_for_connections() {
+        let told = [600, 1064, 1074, 4096].map(|most| told_threads(128, most, 0, 250));
+        assert_eq!(told, [0, 0, 10, 64]);
     }
 }

@@ -20,10 +20,12 @@ pub(crate) const FRESH_MS: u64 = 1000;
 /// How the cache learns of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// By inotify and a signal; like `PerRequest` if these are not available.
+    /// By inotify and a signal; like `PerRequest`, and with a notice, if these are not available.
     Told,
-    /// By lstat for each request. For processes of one thread each, of which there may be more than
-    /// the kernel grants inotify instances to a user (128).
+    /// Like `Told`, but without a notice. For one of many caches, which the others can replace.
+    ToldIfPossible,
+    /// By lstat for each request. For the caches beyond those to which the kernel grants an inotify
+    /// instance.
     PerRequest,
 }
 
@@ -88,6 +90,8 @@ impl Limits {
 pub struct Files {
     state: RefCell<State>,
     clock: fn() -> u64,
+    /// Whether [`Files::take_notice`] returns nothing.
+    is_quiet: bool,
 }
 
 impl Files {
@@ -111,8 +115,12 @@ impl Files {
                 Ok(inotify) => (Some(inotify), None),
                 Err(error) => (None, no_inotify(&error)),
             },
+            Policy::ToldIfPossible => (Inotify::new().ok(), None),
         };
-        (Self { state: RefCell::new(State::new(limits, inotify)), clock }, notice)
+        let mut state = State::new(limits, inotify);
+        state.keeps_large = policy == Policy::Told && state.watches.inotify.is_some();
+        let state = RefCell::new(state);
+        (Self { state, clock, is_quiet: policy != Policy::Told }, notice)
     }
 
     /// What is at an absolute path, and how much of the path that is. Call it after the recv that
@@ -143,8 +151,9 @@ impl Files {
 
     /// Begins a round of look-ups without waits between them. In a round, each folder on the way is
     /// checked once, and not for each of many files in the same folder. The files of a large round
-    /// are cached only where the kernel reports changes: otherwise lstat is called for each of them
-    /// the next time anyway, and they would evict those that clients request.
+    /// are cached under [`Policy::Told`] alone. Otherwise lstat is called for each of them the next
+    /// time anyway, or each of many small caches would keep them all. They would evict the files
+    /// that clients request.
     pub fn begin_round(&self, is_large: bool) {
         let mut state = self.state.borrow_mut();
         state.round += 1;
@@ -210,7 +219,7 @@ impl Files {
     #[must_use]
     pub fn take_notice(&self) -> Option<Notice> {
         static TOLD: AtomicBool = AtomicBool::new(false);
-        let exhausted = self.state.borrow().watches.exhausted;
+        let exhausted = !self.is_quiet && self.state.borrow().watches.exhausted;
         (exhausted && !TOLD.swap(true, Ordering::Relaxed)).then(|| {
             let text = "No more folders can be watched for changes: files in others are asked \
                         for their times at every request; raising fs.inotify.max_user_watches \
@@ -250,4 +259,19 @@ fn no_inotify(error: &io::Error) -> Option<Notice> {
          the file's times instead; raising fs.inotify.max_user_instances may help"
     );
     (!TOLD.swap(true, Ordering::Relaxed)).then(|| Notice::own("core", Level::Warn, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_comes_once_and_only_from_a_cache_that_must_be_told() {
+        for (policy, notices) in [(Policy::ToldIfPossible, [0, 0]), (Policy::Told, [1, 0])] {
+            let (files, _) = Files::new(Limits::default(), policy);
+            files.state.borrow_mut().watches.exhausted = true;
+            let found = [(); 2].map(|()| files.take_notice().iter().count());
+            assert_eq!(found, notices, "{policy:?}");
+        }
+    }
 }

@@ -51,6 +51,8 @@ pub(crate) struct State {
     /// Whether the round has so many files that those which need a check the next time anyway are
     /// not cached.
     pub(crate) is_large: bool,
+    /// Whether the files of a large round are cached.
+    pub(crate) keeps_large: bool,
     /// The folder of the first entry that was found in this round.
     pub(crate) round_folder: Option<RoundFolder>,
     /// The number of folders that have become invalid.
@@ -76,6 +78,7 @@ impl State {
             round: 0,
             is_round: false,
             is_large: false,
+            keeps_large: false,
             round_folder: None,
             voided: 0,
             ring: Ring::new(limits.folders),

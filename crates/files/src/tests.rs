@@ -74,16 +74,16 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Runs a test under both policies.
-fn both(test: impl Fn(Site)) {
-    for policy in [Policy::Told, Policy::PerRequest] {
+/// Runs a test under each policy.
+fn each_policy(test: impl Fn(Site)) {
+    for policy in [Policy::Told, Policy::ToldIfPossible, Policy::PerRequest] {
         test(Site::new(policy, Limits::default()));
     }
 }
 
 #[test]
 fn a_rewritten_file_is_never_served_old() {
-    both(|site| {
+    each_policy(|site| {
         // Many rounds with the same length within one tick of the file system's clock.
         for round in 0..200 {
             site.write("a.txt", &format!("{round:04}"));
@@ -106,7 +106,7 @@ fn a_rewritten_file_is_never_served_old() {
 #[test]
 fn a_change_before_the_request_was_sent_is_always_seen() {
     use std::io::{Read, Write};
-    both(|site| {
+    each_policy(|site| {
         site.write("d/page", "0000");
         site.write("d/.htaccess", "0000");
         let path = site.path("d/page");
@@ -163,7 +163,7 @@ fn large_files_are_held_open_and_exchanged_too() {
 
 #[test]
 fn a_retargeted_link_and_a_change_of_its_target_are_seen() {
-    both(|site| {
+    each_policy(|site| {
         site.write("one/f", "one");
         site.write("two/f", "two");
         site.write("three/f", "three");
@@ -184,7 +184,7 @@ fn a_retargeted_link_and_a_change_of_its_target_are_seen() {
 
 #[test]
 fn a_change_through_another_hard_link_is_seen() {
-    both(|site| {
+    each_policy(|site| {
         site.write("site/a", "old");
         fs::create_dir(site.path("other")).unwrap();
         fs::hard_link(site.path("site/a"), site.path("other/b")).unwrap();
@@ -199,7 +199,7 @@ fn a_change_through_another_hard_link_is_seen() {
 /// Another name of the inode may be in a folder that is not watched.
 #[test]
 fn a_change_of_an_access_file_through_another_hard_link_is_seen() {
-    both(|site| {
+    each_policy(|site| {
         let text = |folder: &str| site.access(folder).unwrap().1;
         site.write("site/page", "page");
         site.write("other/text", "one");
@@ -223,7 +223,7 @@ fn a_change_of_an_access_file_through_another_hard_link_is_seen() {
 
 #[test]
 fn an_exchanged_ancestor_is_seen() {
-    both(|site| {
+    each_policy(|site| {
         site.write("a/b/c/f", "old");
         site.write("z/b/c/f", "new");
         assert_eq!(site.serve("a/b/c/f"), "old");
@@ -240,7 +240,7 @@ fn an_exchanged_ancestor_is_seen() {
 
 #[test]
 fn what_is_missing_without_its_folder_has_the_name_of_the_folder() {
-    both(|site| {
+    each_policy(|site| {
         site.write("d/e/f", "text");
         let path = site.path("d/e/none");
         let rest = || site.files.look_up(bytes(&path)).rest;
@@ -254,7 +254,7 @@ fn what_is_missing_without_its_folder_has_the_name_of_the_folder() {
 
 #[test]
 fn changed_permissions_are_seen() {
-    both(|site| {
+    each_policy(|site| {
         site.write("d/f", "text");
         let uid = || {
             let looked = site.files.look_up(bytes(&site.path("d/f")));
@@ -269,7 +269,7 @@ fn changed_permissions_are_seen() {
 
 #[test]
 fn a_folder_has_the_time_of_its_last_change() {
-    both(|site| {
+    each_policy(|site| {
         site.write("d/f", "text");
         let path = site.path("d");
         let told = || site.files.look_up(bytes(&path)).found.stat().unwrap().modified_ns;
@@ -283,7 +283,7 @@ fn a_folder_has_the_time_of_its_last_change() {
 
 #[test]
 fn what_stands_behind_a_file_is_path_info() {
-    both(|site| {
+    each_policy(|site| {
         site.write("d/f", "text");
         let look = |name: &str| {
             let path = site.root.to_str().unwrap().to_owned() + name;
@@ -310,7 +310,7 @@ fn what_stands_behind_a_file_is_path_info() {
 
 #[test]
 fn access_files_are_seen_when_they_come_change_and_go() {
-    both(|site| {
+    each_policy(|site| {
         fs::create_dir(site.path("d")).unwrap();
         assert_eq!(site.access("d"), None);
         site.write("d/.htaccess", "Deny");
@@ -341,7 +341,7 @@ fn access_files_are_seen_when_they_come_change_and_go() {
 
 #[test]
 fn links_tell_whether_their_owner_matches() {
-    both(|site| {
+    each_policy(|site| {
         site.write("mine", "mine");
         symlink("mine", site.path("same")).unwrap();
         symlink("/etc", site.path("folder")).unwrap();
@@ -384,8 +384,8 @@ fn in_a_round_each_folder_is_looked_at_once() {
 }
 
 #[test]
-fn the_files_of_a_large_round_are_remembered_where_the_kernel_tells_of_changes() {
-    for policy in [Policy::PerRequest, Policy::Told] {
+fn the_files_of_a_large_round_are_remembered_by_the_few_caches_that_are_told_of_changes() {
+    for policy in [Policy::PerRequest, Policy::ToldIfPossible, Policy::Told] {
         let site = Site::new(policy, Limits::default());
         let names: Vec<String> = (0..50).map(|number| format!("d/{number}")).collect();
         names.iter().for_each(|name| site.write(name, name));
@@ -406,7 +406,7 @@ fn the_files_of_a_large_round_are_remembered_where_the_kernel_tells_of_changes()
 
 #[test]
 fn a_large_round_finds_what_is_in_the_folder_and_the_next_what_took_its_place() {
-    both(|site| {
+    each_policy(|site| {
         let kind = |name: &str| site.files.look_up(bytes(&site.path(name))).found.kind();
         site.write("d/file", "1");
         site.write("d/inner/index", "2");
@@ -510,7 +510,7 @@ fn folders_make_room_one_at_a_time() {
 
 #[test]
 fn the_attributes_of_a_path_are_the_current_ones() {
-    both(|site| {
+    each_policy(|site| {
         let stat = |name: &str| site.files.stat(bytes(&site.path(name)));
         let real = |name: &str| fs::metadata(site.path(name)).unwrap().ino();
         site.write("users", "1");

@@ -99,13 +99,13 @@ impl State {
         (rest.starts_with(b"/") && folder.valid.get()).then(|| Rc::clone(folder))
     }
 
-    /// Notes the folder of the first entry of a round. It is opened for a large round where the
-    /// kernel reports no changes, because each entry is examined then.
+    /// Remembers the folder of the first entry of a round. In a large round whose files are not
+    /// cached, it also opens the folder, because it calls lstat for each entry.
     fn note_round_folder(&mut self, folder: &Rc<Folder>) {
         if !self.is_round || self.round_folder.is_some() || *folder.path == *b"/" {
             return;
         }
-        let is_examined = self.is_large && self.watches.inotify.is_none();
+        let is_examined = self.is_large && !self.keeps_large;
         let opened = is_examined.then(|| open::open_folder(&folder.real, &folder.stat)).flatten();
         self.round_folder = Some(RoundFolder { folder: Rc::clone(folder), opened });
     }
@@ -434,7 +434,7 @@ impl State {
     fn register(&mut self, found: Found) -> Rc<Found> {
         let found = Rc::new(found);
         self.watches.attach_found(&found);
-        let is_useful = found.trusted || !self.is_large;
+        let is_useful = !self.is_large || found.trusted && self.keeps_large;
         if is_useful && found.folder.valid.get() && found.path.len() <= LONGEST_KEY {
             self.keep(&found);
         } else {

@@ -71,6 +71,9 @@ impl Named for Spelled<'_> {
 /// Texts of fewer bytes than this keep replaced values.
 const LONG: usize = 16 << 10;
 
+/// The bytes for which the first field makes room: those of the fields of a usual response.
+const USUAL_BYTES: usize = 160;
+
 impl Clone for Fields {
     /// Copies the fields with room for two more: the fields of a cached file get their type
     /// appended.
@@ -480,6 +483,9 @@ impl Fields {
     /// Appends the line of a field to the text, so that writing the field is one copy.
     fn store(&mut self, name: impl Named, parts: &[&[u8]]) -> Entry {
         let (start, known, name) = (self.text.len() as u32, name.name(), name.text());
+        if self.text.capacity() == 0 {
+            self.text.reserve(USUAL_BYTES);
+        }
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
         let mut suspect = known == Name::Other && is_odd(name);

@@ -42,7 +42,9 @@ pub use lookup::{Finding, Job, Lookup, Lookups, Undecided, WantedNames};
 pub use may_wait::MayWait;
 pub use method::{Method, MethodSet};
 pub use name::{FieldName, Name, Named};
-pub use notice::{Level, Notice, Told, has_quoted, quoted, quoted_byte, quoted_path, unquoted};
+pub use notice::{
+    Level, LogLevels, Notice, Told, has_quoted, quoted, quoted_byte, quoted_path, unquoted,
+};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::{Answering, OpenQuestion, Probe, Questions};
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};

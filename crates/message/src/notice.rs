@@ -80,6 +80,30 @@ impl Level {
     }
 }
 
+/// LogLevel: one level for all and exceptions by module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogLevels {
+    /// For modules that are not named.
+    pub all: Option<Level>,
+    /// By module name (`alias`).
+    pub modules: Vec<(Box<str>, Level)>,
+}
+
+impl LogLevels {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_none() && self.modules.is_empty()
+    }
+
+    /// The level up to which the module's notices are written; `warn` where nothing is said.
+    #[must_use]
+    pub fn of(&self, module: &str) -> Level {
+        let named = self.modules.iter().rev().find(|(name, _)| &**name == module);
+        named.map(|(_, level)| *level).or(self.all).unwrap_or(Level::Warn)
+    }
+}
+
 /// What the error log already has of a connection and of the current request. The lines
 /// `connection` and `request` of ErrorLogFormat go before the first line of each, and only
 /// connections and requests with a line in the error log have an id in the access log.

@@ -1,8 +1,8 @@
 //! A request: its head as the client sent it, and what the phases have found out about it.
 
 use crate::{
-    Allowance, BodyLength, Fields, HostNames, Lookups, Method, Notice, Peer, Probe, Questions,
-    Resource, Response, Secure, Source, Status, Told, UrlPath, Variables,
+    Allowance, BodyLength, Fields, HostNames, LogLevels, Lookups, Method, Notice, Peer, Probe,
+    Questions, Resource, Response, Secure, Source, Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -215,6 +215,9 @@ pub struct Request {
     /// The server name of the response (UseCanonicalName). None if no section has decided it, so
     /// that the virtual host does.
     pub used_name: Option<Box<[u8]>>,
+    /// LogLevel of the section that has answered, for notices that come later; none if it says
+    /// nothing.
+    pub log_levels: Option<Box<LogLevels>>,
     /// The nonce that the client has used up with this request (Digest authentication). The
     /// request shares it with its questions.
     pub used_nonce: Rc<RefCell<Option<UsedNonce>>>,
@@ -456,6 +459,7 @@ impl Request {
             notices: Vec::new(),
             told: Told::default(),
             used_name: None,
+            log_levels: None,
             used_nonce: Rc::default(),
             late: None,
             page: None,
@@ -516,6 +520,7 @@ impl Request {
             notices: Vec::new(),
             told: Told::default(),
             used_name: None,
+            log_levels: None,
             used_nonce: Rc::clone(&self.used_nonce),
             late: None,
             page: None,
@@ -555,6 +560,7 @@ impl Request {
         copy.previous = self.previous.clone();
         copy.told = self.told;
         copy.used_name = self.used_name.clone();
+        copy.log_levels = self.log_levels.clone();
         copy.late = Some(Rc::clone(self.late.get_or_insert_default()));
         copy.page = self.page.clone();
         copy.programs = self.programs.clone();
@@ -622,6 +628,7 @@ impl Request {
             notices,
             told,
             used_name,
+            log_levels,
             used_nonce,
             late,
             page,
@@ -643,7 +650,7 @@ impl Request {
         (*body, *port, *names, *beyond) = (None, None, None, None);
         (*proxy, *is_introduced, *secure) = (None, false, None);
         (*probe, *previous, *used_name, *late, *page) = (None, None, None, None, None);
-        *programs = None;
+        (*programs, *log_levels) = (None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         *told = Told::default();

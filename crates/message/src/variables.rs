@@ -1,9 +1,12 @@
 //! Names with values that modules set for a request (`SetEnv`, notes, the variables of a script).
 //! Names are case-sensitive. A short list, which nearly every request has, is searched from front
 //! to back. A long list, which an .htaccess file can cause, has an index, so that access does not
-//! slow down with its length.
+//! slow down with its length. The list stores each pair as FastCGI encodes it (specification,
+//! section 3.4), because most lists that are long are sent to an application.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Lists of more names than this have an index. The variables of a script for a browser's request
 /// are about 40.
@@ -12,27 +15,41 @@ const SCANNED: usize = 64;
 /// The bytes that replaced values may waste before the text is copied without them.
 const MOST_WASTED: usize = 1024;
 
+/// A list that is dropped leaves its text to a later list if the capacity of the text, in bytes, is
+/// in this range.
+const KEPT: Range<usize> = 1024..16 * 1024;
+
+/// The maximum number of spare texts of a thread.
+const MOST_SPARE: usize = 16;
+
+thread_local! {
+    /// Spare texts of lists that were dropped. The variables of a request for a script take about
+    /// 2 KiB, and the cache that glibc's malloc has for each thread ends at 1 KiB.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// An ordered map of byte strings. Each name occurs once.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    /// The names and values, and what was replaced or removed.
+    /// The encoded pairs, and those that were replaced or removed.
     text: Vec<u8>,
     /// In the order in which the names were first set. If there is an index, a removed pair leaves
     /// a gap, so that the other pairs stay where the index says.
     pairs: Vec<Option<Pair>>,
     index: Option<Box<Index>>,
     /// The bits of all names ([`Mark::bit`]): a name whose bit is missing is not in the list.
-    bits: u128,
+    bits: [u128; 2],
     /// The bytes of `text` that belong to pairs.
     live: usize,
 }
 
-/// A name, and its value behind it, in the text of the list.
+/// A name, and its value behind it, in the text of the list. The positions have 32 bits, so that
+/// the pairs of a usual list take less than 1 KiB.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    start: usize,
-    middle: usize,
-    end: usize,
+    start: u32,
+    middle: u32,
+    end: u32,
     mark: Mark,
 }
 
@@ -50,10 +67,54 @@ impl Mark {
         Self(u32::from_be_bytes([length.to_le_bytes()[0], first, second, third]))
     }
 
-    /// The bit that stands for the mark among the 128 of [`Variables::bits`], chosen by Knuth's
-    /// multiplicative hash.
-    fn bit(self) -> u128 {
-        1 << (self.0.wrapping_mul(0x9e37_79b1) >> 25)
+    /// The bit that stands for the mark among the 256 of [`Variables::bits`], chosen by Knuth's
+    /// multiplicative hash: its word, and its place there.
+    fn bit(self) -> (usize, u128) {
+        let hash = self.0.wrapping_mul(0x9e37_79b1) >> 24;
+        (usize::from(hash >= 128), 1 << (hash % 128))
+    }
+}
+
+impl Pair {
+    /// A pair at these positions. A name or a value beyond 4 GiB of text reads as empty: no
+    /// configuration and no request head that the limits allow is as long.
+    fn at(start: usize, middle: usize, end: usize, mark: Mark) -> Self {
+        let [start, middle, end] =
+            [start, middle, end].map(|position| u32::try_from(position).unwrap_or(u32::MAX));
+        Self { start, middle, end, mark }
+    }
+
+    /// The bytes of the name in the text.
+    fn name(self) -> Range<usize> {
+        self.start as usize..self.middle as usize
+    }
+
+    /// The bytes of the value in the text.
+    fn value(self) -> Range<usize> {
+        self.middle as usize..self.end as usize
+    }
+
+    /// The bytes of the pair in the text, with the lengths in front of the name.
+    fn range(self) -> Range<usize> {
+        let (name, value) = (self.name(), self.value());
+        let lengths = length_bytes(name.len()) + length_bytes(value.len());
+        name.start.saturating_sub(lengths)..value.end
+    }
+}
+
+/// The bytes that encode a length.
+fn length_bytes(length: usize) -> usize {
+    if length < 0x80 { 1 } else { 4 }
+}
+
+/// Appends a length. One of 2 GiB or more cannot be encoded.
+fn encode_length(out: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length) {
+        Ok(short @ ..0x80) => out.push(short),
+        _ => {
+            let long = u32::try_from(length).unwrap_or(u32::MAX) | 0x8000_0000;
+            out.extend_from_slice(&long.to_be_bytes());
+        }
     }
 }
 
@@ -73,12 +134,15 @@ impl Variables {
     /// An empty list, without an allocation.
     #[must_use]
     pub const fn new() -> Self {
-        Self { text: Vec::new(), pairs: Vec::new(), index: None, bits: 0, live: 0 }
+        Self { text: Vec::new(), pairs: Vec::new(), index: None, bits: [0; 2], live: 0 }
     }
 
     /// Makes room for so many more names, and for so many bytes of names and values.
     pub fn reserve(&mut self, names: usize, bytes: usize) {
         self.pairs.reserve(names);
+        if self.text.capacity() == 0 {
+            self.text = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        }
         self.text.reserve(bytes);
     }
 
@@ -103,7 +167,7 @@ impl Variables {
                 self.pairs.get_mut(place).and_then(Option::take)
             }
         };
-        self.live -= removed.map_or(0, |pair| pair.end - pair.start);
+        self.live -= removed.map_or(0, |pair| pair.range().len());
         // Rebuild the index once half of the list is gaps: each removed name pays for one step.
         if self.index.as_ref().is_some_and(|index| index.len() < self.pairs.len() / 2) {
             self.pairs.retain(Option::is_some);
@@ -131,12 +195,19 @@ impl Variables {
         self.pairs.iter().flatten().map(|pair| (self.name_of(*pair), self.value_of(*pair)))
     }
 
-    /// The length of each name, and the name with its value behind it, in the same order.
-    pub fn joined(&self) -> impl Iterator<Item = (usize, &[u8])> {
+    /// The names, each with its pair as FastCGI encodes it, in the same order.
+    pub fn encoded(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.pairs.iter().flatten().map(|pair| {
-            let text = self.text.get(pair.start..pair.end).unwrap_or_default();
-            (pair.middle - pair.start, text)
+            let encoded = self.text.get(pair.range()).unwrap_or_default();
+            (self.name_of(*pair), encoded)
         })
+    }
+
+    /// All encoded pairs as one text. `None` if pairs were replaced or removed, so that the text
+    /// has other bytes too.
+    #[must_use]
+    pub fn encoded_text(&self) -> Option<&[u8]> {
+        (self.live == self.text.len()).then_some(&self.text)
     }
 
     /// Whether nothing is set.
@@ -150,22 +221,24 @@ impl Variables {
         self.text.clear();
         self.pairs.clear();
         self.index = None;
-        (self.bits, self.live) = (0, 0);
+        (self.bits, self.live) = ([0; 2], 0);
     }
 
     fn name_of(&self, pair: Pair) -> &[u8] {
-        self.text.get(pair.start..pair.middle).unwrap_or_default()
+        self.text.get(pair.name()).unwrap_or_default()
     }
 
     fn value_of(&self, pair: Pair) -> &[u8] {
-        self.text.get(pair.middle..pair.end).unwrap_or_default()
+        self.text.get(pair.value()).unwrap_or_default()
     }
 
     /// The position of a name.
     #[inline]
     fn place(&self, mark: Mark, name: &[u8]) -> Option<usize> {
         // Usually nothing is set.
-        if self.bits & mark.bit() == 0 { None } else { self.find(mark, name) }
+        let ((word, bit), [low, high]) = (mark.bit(), self.bits);
+        let bits = if word == 0 { low } else { high };
+        if bits & bit == 0 { None } else { self.find(mark, name) }
     }
 
     fn find(&self, mark: Mark, name: &[u8]) -> Option<usize> {
@@ -185,7 +258,10 @@ impl Variables {
     fn push(&mut self, mark: Mark, name: &[u8], value: &[u8]) {
         let pair = self.append(mark, name, value);
         self.pairs.push(Some(pair));
-        self.bits |= mark.bit();
+        let (word, bit) = mark.bit();
+        if let Some(bits) = self.bits.get_mut(word) {
+            *bits |= bit;
+        }
         match &mut self.index {
             Some(index) => drop(index.insert(name.into(), self.pairs.len() - 1)),
             None if self.pairs.len() > SCANNED => self.index = self.new_index(),
@@ -197,23 +273,33 @@ impl Variables {
     fn replace(&mut self, place: usize, mark: Mark, name: &[u8], value: &[u8]) {
         let pair = self.append(mark, name, value);
         if let Some(Some(old)) = self.pairs.get_mut(place) {
-            self.live -= old.end - old.start;
+            self.live -= old.range().len();
             *old = pair;
         }
     }
 
-    /// Appends a name and its value to the text.
+    /// Encodes a name and its value at the end of the text.
     fn append(&mut self, mark: Mark, name: &[u8], value: &[u8]) -> Pair {
         if self.text.len() > 2 * self.live + MOST_WASTED {
             self.compact();
         }
+        let begin = self.text.len();
+        self.text.reserve(8 + name.len() + value.len());
+        match (u8::try_from(name.len()), u8::try_from(value.len())) {
+            (Ok(name @ ..0x80), Ok(value @ ..0x80)) => {
+                self.text.extend_from_slice(&[name, value]);
+            }
+            _ => {
+                encode_length(&mut self.text, name.len());
+                encode_length(&mut self.text, value.len());
+            }
+        }
         let start = self.text.len();
-        let (middle, end) = (start + name.len(), start + name.len() + value.len());
-        self.text.reserve(end - start);
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(value);
-        self.live += end - start;
-        Pair { start, middle, end, mark }
+        let end = self.text.len();
+        self.live += end - begin;
+        Pair::at(start, start + name.len(), end, mark)
     }
 
     /// Copies the text without what was replaced or removed. Each wasted byte pays for one that is
@@ -221,11 +307,11 @@ impl Variables {
     fn compact(&mut self) {
         let mut text = Vec::with_capacity(self.live);
         for pair in self.pairs.iter_mut().flatten() {
-            let bytes = self.text.get(pair.start..pair.end).unwrap_or_default();
-            let start = text.len();
-            text.extend_from_slice(bytes);
-            let middle = start + (pair.middle - pair.start);
-            *pair = Pair { start, middle, end: text.len(), mark: pair.mark };
+            let range = pair.range();
+            let name = pair.name();
+            let start = text.len() + (name.start - range.start);
+            text.extend_from_slice(self.text.get(range).unwrap_or_default());
+            *pair = Pair::at(start, start + name.len(), text.len(), pair.mark);
         }
         self.text = text;
     }
@@ -239,6 +325,22 @@ impl Variables {
         tests::step(self.pairs.len());
         let names = self.iter().map(|(name, _)| name.into());
         Some(Box::new(names.zip(0..).collect()))
+    }
+}
+
+impl Drop for Variables {
+    fn drop(&mut self) {
+        if KEPT.contains(&self.text.capacity()) {
+            let mut text = std::mem::take(&mut self.text);
+            text.clear();
+            // The spare texts may be freed before this list when a thread ends.
+            let _gone = SPARE.try_with(|spare| {
+                let mut spare = spare.borrow_mut();
+                if spare.len() < MOST_SPARE {
+                    spare.push(text);
+                }
+            });
+        }
     }
 }
 
@@ -272,6 +374,23 @@ mod tests {
         (0..count).for_each(|number| variables.unset(name(number)));
         assert!(variables.is_empty());
         STEPS.get() - before
+    }
+
+    /// A replaced value moves to the end of the text, so the order of the pairs is not that of the
+    /// text when the text is copied without the old values.
+    #[test]
+    fn replaced_values_survive_that_the_text_is_compacted() {
+        let mut variables = Variables::new();
+        variables.set("FIRST", "short");
+        variables.set("SECOND", "value");
+        for round in 0..8 {
+            variables.set("FIRST", [b'a' + round; 3000]);
+        }
+        variables.set("THIRD", "last");
+        assert!(variables.text.len() < 4 * 3000, "the text was not compacted");
+        assert_eq!(variables.value("FIRST"), Some(&[b'h'; 3000][..]));
+        assert_eq!(variables.value("SECOND"), Some(&b"value"[..]));
+        assert_eq!(variables.value("THIRD"), Some(&b"last"[..]));
     }
 
     #[test]

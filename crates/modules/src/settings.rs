@@ -127,9 +127,11 @@ pub enum Place {
     Directory(Box<str>),
     /// In `<Location>` of that URL path.
     Location(Box<str>),
+    /// In `<LocationMatch>` of that pattern.
+    LocationMatch(Box<str>),
     /// In `<Proxy>` or `<ProxyMatch>` of that URL or pattern.
     Proxy(Box<str>),
-    /// In a section that has a pattern in place of a path, or in `<Files>` and `<If>`.
+    /// In another section that has a pattern in place of a path, or in `<Files>` and `<If>`.
     Pattern,
 }
 
@@ -139,7 +141,7 @@ impl Place {
     pub fn path(&self) -> Option<&str> {
         match self {
             Place::Directory(path) | Place::Location(path) => Some(path),
-            Place::Server | Place::Proxy(_) | Place::Pattern => None,
+            Place::Server | Place::LocationMatch(_) | Place::Proxy(_) | Place::Pattern => None,
         }
     }
 }

@@ -11,6 +11,10 @@ use std::fmt::Write;
 /// cores are the limit: every page waits a little, so that more workers always gain something.
 const WORTHWHILE: f64 = 1.1;
 
+/// Pages whose waiting time is at least this many times their CPU time count as pages that mostly
+/// wait.
+const MOSTLY: u64 = 4;
+
 /// The resource that limits how many requests a pool can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
@@ -37,7 +41,7 @@ pub struct Process {
     pub memory: u64,
     /// How long the request in progress has run, in microseconds; 0 without one.
     pub runs_us: u64,
-    /// Its script; empty without one.
+    /// Its script; empty without one, and without ExtendedStatus.
     pub script: String,
 }
 
@@ -97,11 +101,16 @@ pub struct Application {
 }
 
 impl Application {
-    /// Reads the line of a pool.
+    /// Reads the line of a pool. Only an extended status names the scripts.
     #[must_use]
-    pub fn read(name: &str, line: &ApplicationLine, cores: usize) -> Self {
+    pub fn read(name: &str, line: &ApplicationLine, cores: usize, is_extended: bool) -> Self {
         let answered = line.read(Figure::Requests);
         let now_us = clock::monotonic_us();
+        let process = |worker: &PoolWorker| {
+            let process = Process::of(worker, now_us);
+            let script = if is_extended { process.script } else { String::new() };
+            Process { script, ..process }
+        };
         Self {
             name: name.to_owned(),
             workers: line.read(Figure::Supply),
@@ -119,7 +128,7 @@ impl Application {
             wait_us: line.read(Figure::EachWaitUs),
             line_us: line.read(Figure::LineUs).checked_div(answered).unwrap_or(0),
             cores: cores as u64,
-            processes: line.workers().iter().map(|it| Process::of(it, now_us)).collect(),
+            processes: line.workers().iter().map(process).collect(),
         }
     }
 
@@ -145,7 +154,7 @@ impl Application {
                              help."
                 .to_owned(),
             Bound::Workers if useful > 0.0 => {
-                format!("AppMaxWorkers: {useful} workers carry {rate:.0}/s.")
+                format!("AppMaxWorkers: {useful} workers carry {rate:.0}/s{}.", self.condition())
             }
             Bound::Workers => "AppMaxWorkers.".to_owned(),
             Bound::Memory => "More memory, or pages that keep less of it (AppMemory).".to_owned(),
@@ -155,6 +164,15 @@ impl Application {
     /// How many workers keep all cores busy; `None` before anything was measured.
     fn useful(&self) -> Option<f64> {
         Some(self.carried_by_cores()? * (self.cpu_us + self.wait_us) as f64 / 1e6)
+    }
+
+    /// The condition under which more workers increase the throughput. The pool only sees that
+    /// pages wait for a database, and not whether the database can answer more queries at a time.
+    fn condition(&self) -> &'static str {
+        match self.wait_us >= self.cpu_us.saturating_mul(MOSTLY) {
+            true => ", if what pages wait for (a database, another server) answers more at a time",
+            false => "",
+        }
     }
 
     /// Whether more workers would not bring more, because those that there are can keep all cores
@@ -211,7 +229,8 @@ impl Application {
             let most = useful.ceil();
             write!(
                 text,
-                "{why} bounds it to {workers} workers ({now:.0}/s); {most} carry {cores:.0}/s."
+                "{why} bounds it to {workers} workers ({now:.0}/s); {most} carry {cores:.0}/s{}.",
+                self.condition()
             )
         };
         text
@@ -300,7 +319,8 @@ mod tests {
         assert!(text.contains("8 of 8 workers busy, 37 requests wait 259 ms; "), "{text}");
         assert!(text.ends_with("2 cores carry 143/s, more workers do not help."), "{text}");
         let text = pool(8, 8, 1_000, 179_000).sentence();
-        let want = "AppMaxWorkers bounds it to 8 workers (44/s); 360 carry 2000/s.";
+        let want = "AppMaxWorkers bounds it to 8 workers (44/s); 360 carry 2000/s, if what pages \
+                    wait for (a database, another server) answers more at a time.";
         assert!(text.ends_with(want), "{text}");
         let memory = Application { is_memory_bound: true, ..pool(8, 8, 1_000, 179_000) };
         assert!(memory.sentence().contains("memory bounds it to 8 workers"));
@@ -324,7 +344,7 @@ mod tests {
         let (name, why, remedy, most) = limit(pool(8, 8, 1_000, 179_000));
         assert_eq!((name, most), ("application", Some(44.0)));
         assert!(why.starts_with("application: Pool php: 8 of 8 workers busy"), "{why}");
-        assert_eq!(remedy, "AppMaxWorkers: 360 workers carry 2000/s.");
+        assert!(remedy.starts_with("AppMaxWorkers: 360 workers carry 2000/s, if "), "{remedy}");
         let (name, _, remedy, most) = limit(pool(8, 64, 14_000, 6_000));
         assert_eq!((name, most), ("application", Some(143.0)));
         assert!(remedy.starts_with("More cores"), "{remedy}");
@@ -364,7 +384,8 @@ mod tests {
         let script = "/var/www/<b>:\n.php";
         let workers = [worker(41, b'W', 1, script), worker(42, b'_', 0, "")];
         line.publish_workers(workers.into_iter());
-        let pool = Application::read("php", &line, 2);
+        let pool = Application::read("php", &line, 2, true);
+        let plain = Application::read("php", &line, 2, false);
         let (busy, idle) = (&pool.processes[0], &pool.processes[1]);
         assert!(busy.runs_us > 0 && idle.runs_us == 0, "{busy:?} {idle:?}");
         let (mut auto, mut html, mut short) = (String::new(), String::new(), String::new());
@@ -379,6 +400,12 @@ mod tests {
         assert!(html.contains("<tr><td>41</td><td>W</td><td>17</td><td>2.50</td><td>"), "{html}");
         assert!(html.contains("<td>3.0</td><td nowrap>/var/www/&lt;b&gt;:\\n.php</td>"), "{html}");
         assert!(!short.contains("<table"), "{short}");
+        let mut auto = String::new();
+        plain.write_auto(&mut auto).unwrap();
+        assert!(auto.contains("App-php-Worker-0: 41 W 17 "), "{auto}");
+        for text in [auto, serde_json::json!(plain).to_string(), plain.sentence()] {
+            assert!(!text.contains("/var/www"), "{text}");
+        }
         let json = serde_json::json!(pool);
         assert_eq!(
             (&json["processes"][0]["state"], &json["processes"][1]["pid"]),

@@ -20,6 +20,7 @@ pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String
     let _ = write_workers(snapshot, &mut page);
     if let Some(pool) = &snapshot.pool {
         let _ = write_pool(pool, &mut page);
+        let _ = writeln!(page, "CompressedFormBytes: {}", snapshot.compressed_form_bytes);
     }
     for application in &snapshot.applications {
         let _ = application.write_auto(&mut page);
@@ -159,8 +160,10 @@ mod tests {
             (Pool::new(&moments, 10_500_000), "PoolLimit: cpu\nPoolReqPerSec: 98\n"),
             (Pool::default(), "PoolLimit: unknown\nPoolReqPerSec: unknown\n"),
         ] {
-            let page = render(&Snapshot { pool: Some(pool), ..sample() }, &letterhead);
+            let sample = Snapshot { pool: Some(pool), compressed_form_bytes: 512, ..sample() };
+            let page = render(&sample, &letterhead);
             let ours = page.strip_prefix(&apaches).unwrap();
+            assert!(ours.ends_with("\nCompressedFormBytes: 512\n"), "{ours}");
             assert!(ours.starts_with(told), "{ours}");
             assert!(ours.lines().all(|line| line.split(": ").count() == 2), "{ours}");
         }

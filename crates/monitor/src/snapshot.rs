@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// The total time of these requests in milliseconds.
     pub duration_ms: u64,
+    /// The bytes of compressed forms that the caches of all children hold.
+    pub compressed_form_bytes: u64,
     /// CPU time of the server's processes.
     pub cpu: Cpu,
     /// The slots that no child has, up to the configured limit.
@@ -295,6 +297,7 @@ pub(crate) mod tests {
             accesses: 1_300,
             bytes: 10_240_000,
             duration_ms: 1_000,
+            compressed_form_bytes: 0,
             cpu: Cpu { user: 0.03, system: 0.5, children_user: 0.0, children_system: 1.0 },
             open_slots: 3,
             children: vec![

@@ -7,6 +7,7 @@ mod bounds;
 mod zygote;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,8 +20,9 @@ use evenkeel_message::{Level, Notice, quoted};
 use evenkeel_pool::{Census, Law, Limits, Stage};
 use evenkeel_scoreboard::{ApplicationLine, Figure};
 use evenkeel_sys::application::{listen_at, refuse_waiting};
+use evenkeel_sys::claims::{Claims, MOST_PLACES};
 use evenkeel_sys::epoll::Epoll;
-use evenkeel_sys::identity::Identity;
+use evenkeel_sys::identity::{self, Identity};
 use evenkeel_sys::process::{self, End, Pid};
 use evenkeel_sys::waker::Waker;
 use evenkeel_sys::{clock, random};
@@ -42,6 +44,11 @@ const START_US: u64 = 30_000_000;
 /// How long a pool waits after failures of its zygote: this, then twice as long, up to the most.
 const LEAST_WAIT_US: u64 = 1_000_000;
 const MOST_WAIT_US: u64 = 5_000_000;
+
+/// The least time between the starts of a zygote that was killed and of its successor, as a
+/// multiple of the time that the first one took to start. The starts that a script causes by
+/// killing each zygote use at most a quarter of a core.
+const STARTS: u64 = 4;
 
 /// How long a script may go on between SIGTERM and SIGKILL.
 const TERMINATION_US: u64 = 2_000_000;
@@ -69,11 +76,19 @@ pub struct Application {
     pub bounds: Bounds,
 }
 
+impl Application {
+    /// The user that the workers run as.
+    fn user(&self) -> u32 {
+        self.identity.as_ref().map_or_else(identity::own_uid, |identity| identity.uid)
+    }
+}
+
 /// A pool. It belongs to the parent; serving children [`Pool::forget`] it.
 pub struct Pool {
     path: PathBuf,
     secret: [u8; 16],
     line: Arc<ApplicationLine>,
+    claims: Arc<Claims>,
     waker: Arc<Waker>,
     /// The process that opened it.
     owner: Pid,
@@ -83,6 +98,8 @@ pub struct Pool {
 struct Inner {
     application: Application,
     listener: Option<OwnedFd>,
+    /// The eventfd by which one worker wakes another.
+    nudge: Option<Waker>,
     /// The newest last. More than one only while a renewal lasts.
     zygotes: Vec<Zygote>,
     law: Law,
@@ -94,8 +111,12 @@ struct Inner {
     /// Failures of the zygote in a row, and until when none is started.
     failures: u32,
     wait_until_us: u64,
+    /// The time before which no successor of a killed zygote starts. Requests wait until then.
+    rest_until_us: u64,
     /// The next number of a worker for the law.
     next_id: u64,
+    /// The place at which the search for a free place for claims begins.
+    next_place: u32,
     /// Whether a zygote with the new settings is to be started although the old one works.
     renews: bool,
     /// Zygotes that have died, with the workers that answer their last requests.
@@ -121,23 +142,29 @@ impl Pool {
             .map_err(|error| failed(&format!("listen at {}", path.display()), error))?;
         let secret = random::bytes().map_err(|error| failed("have a secret", error))?;
         let line = ApplicationLine::new().map_err(|error| failed("have memory", error))?;
-        let waker = Waker::new().map_err(|error| failed("have a descriptor", error))?;
+        let claims = Claims::new().map_err(|error| failed("have memory", error))?;
+        let new_waker = || Waker::new().map_err(|error| failed("have a descriptor", error));
+        let (waker, nudge) = (new_waker()?, new_waker()?);
         let inner = Inner {
             costs: Costs::default(),
             application,
             listener: Some(listener),
+            nudge: Some(nudge),
             zygotes: Vec::new(),
             law: Law::default(),
             next_us: 0,
             active_us: clock::monotonic_us(),
             failures: 0,
             wait_until_us: 0,
+            rest_until_us: 0,
             next_id: 0,
+            next_place: 0,
             renews: false,
             orphaned: Vec::new(),
         };
         let waker = Arc::new(waker);
-        Ok(Rc::new(Self { path, secret, line, waker, owner, inner: RefCell::new(inner) }))
+        let inner = RefCell::new(inner);
+        Ok(Rc::new(Self { path, secret, line, claims, waker, owner, inner }))
     }
 
     /// What it runs.
@@ -164,6 +191,12 @@ impl Pool {
         &self.line
     }
 
+    /// The words by which serving threads claim its workers.
+    #[must_use]
+    pub fn claims(&self) -> &Arc<Claims> {
+        &self.claims
+    }
+
     /// What wakes the parent when workers are lacking.
     #[must_use]
     pub fn waker(&self) -> &Arc<Waker> {
@@ -176,6 +209,7 @@ impl Pool {
         inner.zygotes.clear();
         inner.orphaned.clear();
         inner.listener = None;
+        inner.nudge = None;
     }
 
     /// Takes over settings that have been read anew. If it runs, its next zygote starts at once,
@@ -202,7 +236,9 @@ impl Drop for Pool {
         if self.owner == process::own_pid() {
             self.remove_socket();
             // Nobody is left whom they could answer.
-            self.inner.get_mut().orphaned.iter().for_each(Zygote::kill_workers);
+            let inner = self.inner.get_mut();
+            inner.orphaned.iter().for_each(Zygote::kill_workers);
+            inner.zygotes.iter().for_each(Zygote::end_if_stopped);
         }
     }
 }
@@ -269,7 +305,7 @@ impl Pools {
         found
     }
 
-    /// A serving child has ended; its requests are none any more.
+    /// A serving child has ended. Its requests no longer count.
     pub fn child_ended(&self, child: usize) {
         self.all().for_each(|pool| pool.line.forget_child(child));
     }
@@ -286,7 +322,7 @@ impl Pool {
         if is_poked {
             inner.next_us = inner.next_us.min(now_us + POKED_US);
         }
-        inner.hear(&self.line, set, now_us, notices);
+        inner.hear(self, set, now_us, notices);
         if now_us < inner.next_us {
             return inner.next_us;
         }
@@ -306,11 +342,12 @@ impl Pool {
         let Some(at) = inner.zygotes.iter().position(|zygote| zygote.pid == pid) else {
             return false;
         };
-        inner.hear(&self.line, set, now_us, notices);
+        inner.hear(self, set, now_us, notices);
         let mut zygote = inner.zygotes.remove(at);
         zygote.let_go(set);
         let (was_told, started_us) = (zygote.is_told(), zygote.started_us);
-        let left = zygote.orphan();
+        let start_took_us = zygote.start_took_us();
+        let left = zygote.orphan(inner.application.user());
         if !was_told {
             let name = &inner.application.name;
             let how = match end {
@@ -320,8 +357,13 @@ impl Pool {
             let pid = pid.as_raw_nonzero();
             let text = format!("pool {name}: the zygote (pid {pid}) {how}{}", named(&left));
             notices.push(Notice::own("php", Level::Error, text));
-            if !zygote.has_started() || now_us.saturating_sub(started_us) < LEAST_WAIT_US {
-                inner.fail(&self.line, now_us);
+            match (start_took_us, end) {
+                (Some(took_us), End::Killed { .. }) => {
+                    let rest_us = took_us.saturating_mul(STARTS).min(MOST_WAIT_US);
+                    inner.rest_until_us = started_us.saturating_add(rest_us);
+                }
+                (Some(_), _) if now_us.saturating_sub(started_us) >= LEAST_WAIT_US => {}
+                _ => inner.fail(&self.line, now_us),
             }
         }
         inner.orphaned.push(zygote);
@@ -332,18 +374,15 @@ impl Pool {
 
 impl Inner {
     /// Receives what the zygotes say.
-    fn hear(
-        &mut self,
-        line: &ApplicationLine,
-        set: &Epoll,
-        now_us: u64,
-        notices: &mut Vec<Notice>,
-    ) {
+    fn hear(&mut self, pool: &Pool, set: &Epoll, now_us: u64, notices: &mut Vec<Notice>) {
+        let line = &*pool.line;
         let name = self.application.name.clone();
         let mut failed = false;
         for zygote in &mut self.zygotes {
             while let Some(event) = zygote.hear(now_us) {
-                self.next_us = 0;
+                // The births of a step come one by one, and count as one.
+                let wait_us = if matches!(event, Event::Born) { POKED_US } else { 0 };
+                self.next_us = self.next_us.min(now_us + wait_us);
                 match event {
                     Event::Ready => self.failures = 0,
                     Event::Born => {}
@@ -359,6 +398,7 @@ impl Inner {
                     }
                     Event::Died(death) => {
                         self.costs.retire(&death.page);
+                        death.forget_claims(&pool.claims);
                         if death.is_unasked() {
                             line.add(Figure::Deaths, 1);
                             notices.push(of_death(&name, &death));
@@ -396,7 +436,8 @@ impl Inner {
     fn size(&mut self, pool: &Pool, set: &Epoll, now_us: u64, notices: &mut Vec<Notice>) {
         let line = &*pool.line;
         let (mut children, mut busy, mut memory) = (Vec::new(), 0, 0);
-        self.bury(line, notices);
+        self.bury(pool, notices);
+        self.keep_going(now_us, notices);
         for zygote in self.zygotes.iter_mut().chain(&mut self.orphaned) {
             zygote.look(now_us, &self.application.bounds, &mut children);
         }
@@ -450,6 +491,13 @@ impl Inner {
         let decision = self.law.decide(&census, &limits);
         let mut supply = children.iter().filter(|child| child.stage != Stage::Draining).count();
         let min_spare = self.application.bounds.min_spare;
+        let taken: HashSet<u32> = match decision.fork > 0 || self.zygotes.len() > 1 {
+            true => {
+                let all = self.zygotes.iter().chain(&self.orphaned);
+                all.flat_map(Zygote::places).collect()
+            }
+            false => HashSet::new(),
+        };
         if let Some(zygote) = ready.and_then(|at| self.zygotes.get_mut(at)) {
             // A renewal brings as many workers as work, whatever the old zygote has.
             let renewed = match zygote.is_empty() && ready > Some(0) {
@@ -459,7 +507,8 @@ impl Inner {
             for _ in 0..decision.fork.max(renewed.min(most.workers)) {
                 self.next_id += 1;
                 supply += 1;
-                if let Err(error) = zygote.fork(self.next_id, now_us) {
+                let place = free_place(&mut self.next_place, &taken);
+                if let Err(error) = zygote.fork(self.next_id, place, now_us) {
                     let name = &self.application.name;
                     let text = format!("pool {name}: a worker could not be forked");
                     notices.push(Notice::own("php", Level::Error, text).because(&error));
@@ -483,15 +532,30 @@ impl Inner {
             || !self.orphaned.is_empty()
             || self.zygotes.iter().any(|zygote| !zygote.is_ready() || zygote.is_ending());
         self.next_us = now_us.saturating_add(if is_moving { TICK_US } else { REST_US });
+        if queue > 0 && self.rest_until_us > now_us {
+            self.next_us = self.next_us.min(self.rest_until_us);
+        }
+    }
+
+    /// Continues or ends stopped zygotes. A script can stop the zygote, which has the same user.
+    fn keep_going(&mut self, now_us: u64, notices: &mut Vec<Notice>) {
+        for zygote in &mut self.zygotes {
+            if let Some(done) = zygote.keep_going(now_us) {
+                let (name, pid) = (&self.application.name, zygote.pid.as_raw_nonzero());
+                let text = format!("pool {name}: the zygote (pid {pid}) {done}");
+                notices.push(Notice::own("php", Level::Error, text));
+            }
+        }
     }
 
     /// Forgets workers without a zygote that have ended, and names those that died in a request.
-    fn bury(&mut self, line: &ApplicationLine, notices: &mut Vec<Notice>) {
+    fn bury(&mut self, pool: &Pool, notices: &mut Vec<Notice>) {
         for zygote in &mut self.orphaned {
             for death in zygote.bury() {
                 self.costs.retire(&death.page);
+                death.forget_claims(&pool.claims);
                 if death.was_busy() {
-                    line.add(Figure::Deaths, 1);
+                    pool.line.add(Figure::Deaths, 1);
                     notices.push(of_death(&self.application.name, &death));
                 }
             }
@@ -515,11 +579,12 @@ impl Inner {
             }
         }
         let lacks = is_asked && self.zygotes.iter().all(Zygote::is_ending);
-        if is_starting || now_us < self.wait_until_us || !(lacks || self.renews) {
+        let waits = now_us < self.wait_until_us.max(self.rest_until_us);
+        if is_starting || waits || !(lacks || self.renews) {
             return;
         }
         self.renews = false;
-        let Some(listener) = &self.listener else { return };
+        let (Some(listener), Some(nudge)) = (&self.listener, &self.nudge) else { return };
         let slow_log = self.application.bounds.slow.as_ref().and_then(|(_, path)| {
             open_log(path)
                 .inspect_err(|error| {
@@ -529,7 +594,8 @@ impl Inner {
                 })
                 .ok()
         });
-        let started = Zygote::start(&self.application, listener, &pool.secret, slow_log, now_us);
+        let shared = (&pool.secret, &*pool.claims, nudge);
+        let started = Zygote::start(&self.application, listener, shared, slow_log, now_us);
         let started = started.and_then(|zygote| {
             zygote.watch(set)?;
             Ok(zygote)
@@ -567,6 +633,20 @@ impl Inner {
             self.zygotes.iter_mut().for_each(Zygote::end);
         }
     }
+}
+
+/// The next place for claims that no worker has. It is used again as late as possible, because
+/// whoever has claimed a worker that has died looks for the claim there. A worker without a place,
+/// where all are taken, is not claimed, and requests reach it by new connections.
+fn free_place(next: &mut u32, taken: &HashSet<u32>) -> u32 {
+    for _ in 0..MOST_PLACES {
+        let place = *next;
+        *next = (place + 1) % MOST_PLACES;
+        if !taken.contains(&place) {
+            return place;
+        }
+    }
+    u32::MAX
 }
 
 /// Opens a log for appending.

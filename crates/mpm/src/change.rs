@@ -240,7 +240,7 @@ impl<S: Server> Parent<'_, S> {
         self.receive_reports();
         self.children.kill(|entry| !entry.served);
         let end_by_us = self.kill_deadline_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
-        self.children.retire(Command::Exit, Some(end_by_us), |_| true);
+        self.children.retire(Command::ExitLast, Some(end_by_us), |_| true);
     }
 
     /// WINCH: open connections are served until they close.
@@ -251,7 +251,7 @@ impl<S: Server> Parent<'_, S> {
         self.log_event(&ParentEvent::StoppingGracefully);
         self.begin_stop(0);
         let end_by_us = self.kill_deadline_us(clock::monotonic_us());
-        self.children.retire(Command::Drain, end_by_us, |entry| !entry.phase.is_stopping());
+        self.children.retire(Command::DrainLast, end_by_us, |entry| !entry.phase.is_stopping());
     }
 
     /// Handles the death of a child that never served, during a change.

@@ -18,6 +18,9 @@ use crate::settings::Settings;
 pub struct Child {
     /// The index of its lines in the scoreboard.
     pub index: usize,
+    /// The lowest number from 0 on that no other serving child of its configuration had at its
+    /// start.
+    pub rank: usize,
     /// The number of the configuration that it serves, 0 for the first.
     pub generation: u32,
     /// How many requests it may work on at once.
@@ -67,6 +70,11 @@ pub enum Command {
     /// Close the listening sockets, finish the requests in progress, close idle connections, then
     /// return. The parent kills a child that does not do so in time.
     Exit,
+    /// The same as `Drain`, when the whole server stops. No other child will accept the connections
+    /// in the accept queue, so this child still accepts them for up to 3 seconds.
+    DrainLast,
+    /// The same as `Exit`, when the whole server stops.
+    ExitLast,
     /// Connections wait to be accepted: accept one, or evict a client that is idle or stalled
     /// (prefork and worker; event ignores it).
     MakeRoom,
@@ -164,6 +172,8 @@ impl Command {
             Self::Park => b'p',
             Self::Drain => b'd',
             Self::Exit => b'x',
+            Self::DrainLast => b'l',
+            Self::ExitLast => b'e',
             Self::MakeRoom => b'h',
             Self::MakeRoomUrgently => b'c',
             Self::Orphaned => b'o',
@@ -171,9 +181,22 @@ impl Command {
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Run, Self::Park, Self::Drain, Self::Exit, Self::MakeRoom, Self::MakeRoomUrgently]
-            .into_iter()
-            .find(|command| command.byte() == byte)
+        let sent = [
+            Self::Run,
+            Self::Park,
+            Self::Drain,
+            Self::Exit,
+            Self::DrainLast,
+            Self::ExitLast,
+            Self::MakeRoom,
+            Self::MakeRoomUrgently,
+        ];
+        sent.into_iter().find(|command| command.byte() == byte)
+    }
+
+    /// Whether the whole server stops.
+    pub(crate) fn is_last(self) -> bool {
+        matches!(self, Self::DrainLast | Self::ExitLast)
     }
 }
 
@@ -289,12 +312,13 @@ mod tests {
         let line = board.child_line(0).unwrap();
         let (parent, child) = Channel::pair().unwrap();
         let control = Control::new(child, line, None);
-        for command in [Command::Park, Command::Run, Command::Drain, Command::Exit] {
+        let sent = [Command::Park, Command::Run, Command::DrainLast, Command::ExitLast];
+        for command in sent {
             parent.send(command.byte()).unwrap();
         }
         parent.send(b'?').unwrap();
         let got: Vec<Command> = std::iter::from_fn(|| control.next()).collect();
-        assert_eq!(got, [Command::Park, Command::Run, Command::Drain, Command::Exit]);
+        assert_eq!(got, sent);
         control.ready();
         assert_eq!(parent.receive(), Received::Byte(Report::Ready.byte()));
         assert_eq!(line.read(Counter::Ready), 1);

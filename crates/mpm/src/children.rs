@@ -290,7 +290,10 @@ impl<Site> Children<Site> {
         end_by_us: Option<u64>,
         numbers: &[u64],
     ) {
-        let phase = if command == Command::Exit { Phase::Exiting } else { Phase::Draining };
+        let phase = match command {
+            Command::Exit | Command::ExitLast => Phase::Exiting,
+            _ => Phase::Draining,
+        };
         let now_us = clock::monotonic_us();
         for number in numbers {
             let Some(entry) = self.entries.get_mut(number) else { continue };

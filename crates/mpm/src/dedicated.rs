@@ -6,6 +6,7 @@
 pub(crate) mod contention;
 pub(crate) mod listen_set;
 pub(crate) mod queue_monitor;
+mod shelf;
 pub(crate) mod think_time;
 pub(crate) mod worker;
 

@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -60,6 +60,13 @@ struct Shared {
     shedding: Option<Duration>,
     /// How long idle connections are kept once the child exits, in milliseconds.
     drain_grace_ms: u32,
+    /// Whether the whole server stops, so that no other child will accept the connections in the
+    /// accept queue.
+    is_last: AtomicBool,
+    /// How long this child still accepts then, in milliseconds.
+    stop_grace_ms: u32,
+    /// The number of threads that still have the listening sockets open.
+    accepting: AtomicUsize,
 }
 
 /// What other threads see of a thread: its epoll set of parked connections, its waker and its
@@ -161,7 +168,14 @@ impl Shared {
 
     /// Whether the child has nothing more to do.
     fn is_over(&self) -> bool {
-        self.mode() >= Mode::Drain && self.connections.load(SeqCst) == 0
+        self.accepting.load(SeqCst) == 0 && self.connections.load(SeqCst) == 0
+    }
+
+    /// Counts a thread that has closed the listening sockets.
+    fn count_closed_sockets(&self) {
+        if self.accepting.fetch_sub(1, SeqCst) == 1 {
+            self.wake_all();
+        }
     }
 }
 
@@ -232,6 +246,9 @@ where
         demand: setup.control.demand_signal(),
         shedding: setup.shedding,
         drain_grace_ms: u32::try_from(setup.drain_grace.as_millis()).unwrap_or(u32::MAX / 4),
+        is_last: AtomicBool::new(false),
+        stop_grace_ms: u32::try_from(setup.stop_grace.as_millis()).unwrap_or(u32::MAX / 4),
+        accepting: AtomicUsize::new(threads),
     });
     let (control, barrier) = (setup.control, StartBarrier::new(threads));
     std::thread::scope(|scope| {

@@ -366,7 +366,7 @@ impl<'a, S: Server> Parent<'a, S> {
             Signal::User1 => self.request_restart(Restart::Graceful),
             Signal::User2 => self.request_restart(Restart::Upgrade),
             Signal::WindowChange if caught.by_process => self.stop_gracefully(),
-            Signal::WindowChange | Signal::Child | Signal::Kill => {}
+            Signal::WindowChange | Signal::Child | Signal::Continue | Signal::Kill => {}
         }
     }
 

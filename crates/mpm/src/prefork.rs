@@ -2,11 +2,11 @@
 //! Idle children wait for connections; the kernel wakes one of them for each, and the same one as
 //! long as it is idle. Nothing here knows the protocol.
 
-use crate::dedicated::PAUSE;
 use crate::dedicated::contention::Eviction;
 use crate::dedicated::listen_set::{Accepted, ListenSet, ListenSockets};
 use crate::dedicated::queue_monitor::QueueMonitor;
 use crate::dedicated::worker::{Worker, WorkerControl};
+use crate::dedicated::{CHECK_US, PAUSE};
 use crate::service::{DedicatedWorker, Service, ServiceContext};
 use crate::setup::{Control, Mode, Setup};
 use crate::{Child, Command, DemandSignal};
@@ -38,12 +38,13 @@ pub fn serve_with<S: Service>(
     make: impl FnOnce(ServiceContext) -> S,
 ) -> io::Result<()> {
     setup.bound_unsent();
-    let blocking_pool = setup.blocking_pool();
+    let (blocking_pool, permits) = (setup.blocking_pool(), setup.worker_permits());
     let listen_set = ListenSet::new(Arc::new(ListenSockets::new(setup.listeners)))?;
     listen_set.add_control(&*setup.control)?;
     let dedicated = DedicatedWorker {
         client_wait: Arc::new(ClientWait::new(Some(setup.line))),
         slot: setup.slots.map(|slots| slots.of_worker(0)),
+        permits,
     };
     let context = ServiceContext {
         thread: 0,
@@ -59,6 +60,9 @@ pub fn serve_with<S: Service>(
         mode: Mode::Run,
         drain_us: None,
         drain_grace_us: u64::try_from(setup.drain_grace.as_micros()).unwrap_or(u64::MAX),
+        stop_grace_us: u64::try_from(setup.stop_grace.as_micros()).unwrap_or(u64::MAX),
+        is_last: false,
+        check_us: 0,
         has_closed: false,
         room_requested: false,
         eviction: None,
@@ -80,6 +84,13 @@ struct PreforkControl {
     drain_us: Option<u64>,
     /// How long it accepts waiting connections after that.
     drain_grace_us: u64,
+    /// The same when the whole server stops.
+    stop_grace_us: u64,
+    /// Whether the whole server stops, so that no other child will accept the connections in the
+    /// accept queue.
+    is_last: bool,
+    /// When the accept queue is checked next while the server stops.
+    check_us: u64,
     /// Whether it has closed the listening sockets since.
     has_closed: bool,
     /// Whether it was told to make room and has not yet tried to accept.
@@ -111,10 +122,12 @@ impl WorkerControl for PreforkControl {
             };
             self.room_requested |= eviction.is_some();
             self.eviction = self.eviction.max(eviction);
+            self.is_last |= command.is_last();
             let mode = Mode::of(command).and_then(|mode| self.mode.advance(mode));
             self.mode = mode.unwrap_or(self.mode);
             if mode.is_some_and(|mode| mode >= Mode::Drain) {
                 self.drain_us.get_or_insert_with(clock::monotonic_us);
+                self.check_us = 0;
                 self.tick();
             }
             if command == Command::Orphaned {
@@ -123,17 +136,26 @@ impl WorkerControl for PreforkControl {
         }
     }
 
-    /// The time until the listening sockets are closed.
+    /// The time until the listening sockets are closed, or their queue is checked.
     fn due(&self) -> Option<Duration> {
-        let end_us = self.drain_us?.saturating_add(self.drain_grace_us);
-        (!self.has_closed)
-            .then(|| Duration::from_micros(end_us.saturating_sub(clock::monotonic_us())))
+        let end_us = self.accept_until_us()?;
+        let due_us = if self.is_last { end_us.min(self.check_us) } else { end_us };
+        Some(Duration::from_micros(due_us.saturating_sub(clock::monotonic_us())))
     }
 
+    /// Closes the listening sockets of a child that ends when their time is over. When the whole
+    /// server stops, they stay open while connections wait in the accept queue, and this function
+    /// evicts an idle client for these, because the parent no longer asks for it.
     fn tick(&mut self) {
-        if self.due().is_some_and(|left| left.is_zero()) {
+        let now_us = clock::monotonic_us();
+        let Some(end_us) = self.accept_until_us() else { return };
+        let is_due = self.is_last && now_us >= self.check_us;
+        if now_us >= end_us || is_due && self.sockets.queue() == 0 {
             self.has_closed = true;
             self.sockets.close();
+        } else if is_due {
+            self.check_us = now_us.saturating_add(CHECK_US);
+            self.eviction = self.eviction.max(Some(Eviction::Normal));
         }
     }
 
@@ -151,6 +173,13 @@ impl WorkerControl for PreforkControl {
 }
 
 impl PreforkControl {
+    /// Until when a child that was told to end accepts connections that wait; none if it does not.
+    fn accept_until_us(&self) -> Option<u64> {
+        let grace_us = if self.is_last { self.stop_grace_us } else { self.drain_grace_us };
+        let drain_us = self.drain_us.filter(|_| !self.has_closed)?;
+        Some(drain_us.saturating_add(grace_us))
+    }
+
     /// Whether the child accepts connections that wait.
     fn may_accept(&self) -> bool {
         match self.mode {
@@ -180,12 +209,14 @@ impl<S: Service> Prefork<S> {
                 if self.worker.control.may_accept() {
                     self.serve_queue()?;
                 }
-                self.worker.tick();
-                return Ok(());
+                if !self.worker.has_shelved() {
+                    self.worker.tick();
+                    return Ok(());
+                }
             }
             let paused = self.worker.is_paused();
             self.listen_set.set_watched(mode == Mode::Run && !paused)?;
-            let timeout = if paused { Some(PAUSE) } else { self.worker.tick_left() };
+            let timeout = if paused { Some(PAUSE) } else { self.worker.wait_left() };
             let ready = self.listen_set.wait(timeout)?;
             if ready.control {
                 self.receive();
@@ -196,6 +227,7 @@ impl<S: Service> Prefork<S> {
             if ready.connection || room_requested && mode == Mode::Run && !paused {
                 self.serve_queue()?;
             }
+            self.resume_shelved();
             match paused {
                 true => self.worker.tick(),
                 false => self.worker.tick_if_due(),
@@ -234,6 +266,7 @@ impl<S: Service> Prefork<S> {
                     self.demand.iter().for_each(DemandSignal::note_idle);
                     self.line.subtract(Counter::Busy, 1);
                     self.worker.tick_if_due();
+                    self.resume_shelved();
                 }
                 Accepted::Nothing => {
                     self.worker.control.queue_monitor.clear();
@@ -245,6 +278,16 @@ impl<S: Service> Prefork<S> {
             if !self.worker.control.may_accept() || self.worker.is_paused() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Goes on with one of the requests that gave the worker back, if one may go on.
+    fn resume_shelved(&mut self) {
+        self.worker.check_lingering();
+        if self.worker.may_resume() {
+            self.line.add(Counter::Busy, 1);
+            self.worker.resume();
+            self.line.subtract(Counter::Busy, 1);
         }
     }
 

@@ -2,7 +2,7 @@
 //! `ReadyEvent` to the `Service` of its thread, which returns what to do with the socket next.
 
 use evenkeel_message::Notice;
-use evenkeel_scoreboard::{ClientWait, Credit, Gate, Slots};
+use evenkeel_scoreboard::{ClientWait, Credit, Gate, Slots, WorkerPermits};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
@@ -85,4 +85,7 @@ pub struct DedicatedWorker {
     pub client_wait: Arc<ClientWait>,
     /// Its slot on the status page.
     pub slot: Option<Slots>,
+    /// The permits for expensive work, which all children share. `None` if the worker uses those of
+    /// the blocking pool, which are the child's own.
+    pub permits: Option<Arc<WorkerPermits>>,
 }

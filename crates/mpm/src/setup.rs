@@ -2,7 +2,7 @@
 //! its bounds, and the mode in which it serves.
 
 use crate::{Child, Command, DemandSignal};
-use evenkeel_scoreboard::{ChildLine, Counter, Slots};
+use evenkeel_scoreboard::{ChildLine, Counter, SharedPermits, Slots, WorkerPermits};
 use evenkeel_sys::blocking_pool::{BlockingPool, PoolTimes};
 use evenkeel_sys::{process, socket};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,8 +31,8 @@ impl Mode {
         match command {
             Command::Run => Some(Mode::Run),
             Command::Park => Some(Mode::Park),
-            Command::Drain | Command::Orphaned => Some(Mode::Drain),
-            Command::Exit => Some(Mode::Exit),
+            Command::Drain | Command::DrainLast | Command::Orphaned => Some(Mode::Drain),
+            Command::Exit | Command::ExitLast => Some(Mode::Exit),
             Command::MakeRoom | Command::MakeRoomUrgently => None,
         }
     }
@@ -143,17 +143,25 @@ pub struct Setup {
     /// The child's slots in the scoreboard, one for each worker; none shows nothing (requests of
     /// event take slots themselves).
     pub slots: Option<Slots>,
+    /// The permits for expensive work that all children share (prefork, worker).
+    pub permits: Option<SharedPermits>,
     /// How long requests may wait before they are turned away (OverloadShedding, event); none turns
     /// none away.
     pub shedding: Option<Duration>,
     /// How long a child that was told to end accepts waiting connections (prefork, worker), and
     /// keeps a connection whose next request may be on its way.
     pub drain_grace: Duration,
+    /// How long a child accepts waiting connections when the server stops.
+    pub stop_grace: Duration,
 }
 
 /// The [`Setup::drain_grace`] of a server: a client that sends its next request at once does so
 /// within this time, also over a long line and beside a busy machine.
 const DRAIN_GRACE: Duration = Duration::from_millis(300);
+
+/// The [`Setup::stop_grace`] of a server: every client that keeps a worker waiting is evicted
+/// within this time.
+const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// The largest amount of unsent output that the kernel keeps for a connection: a fast client never
 /// waits for the server, and a thousand slow ones take little memory.
@@ -184,8 +192,10 @@ impl Setup {
             blocking_threads: process::usable_cores(),
             line: child.line,
             slots: Some(child.slots),
+            permits: Some(SharedPermits::new(child.board, child.line, process::usable_cores())),
             shedding: child.limits.overload_shedding,
             drain_grace: DRAIN_GRACE,
+            stop_grace: STOP_GRACE,
         }
     }
 
@@ -196,6 +206,11 @@ impl Setup {
             blocked_us: self.line.cell(Counter::BlockedUs),
         };
         Arc::new(BlockingPool::with_times(self.blocking_threads, self.credits, Some(times)))
+    }
+
+    /// The handle of one worker to the shared permits for expensive work. `None` if there are none.
+    pub(crate) fn worker_permits(&self) -> Option<Arc<WorkerPermits>> {
+        self.permits.map(|permits| Arc::new(WorkerPermits::new(permits)))
     }
 
     /// Bounds the unsent output of each connection. A socket that cannot be bounded (not TCP)

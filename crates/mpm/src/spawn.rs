@@ -322,7 +322,7 @@ pub(crate) fn serve_alone<S: Server>(
     let (channel, other_end) = Channel::pair().map_err(failed)?;
     let ended_by = [Signal::Terminate, Signal::Interrupt, Signal::Hangup];
     let ignored = [Signal::User1, Signal::User2, Signal::WindowChange];
-    signal::serve_signals(&ignored, &ended_by, other_end.as_fd(), Command::Exit.byte())
+    signal::serve_signals(&ignored, &ended_by, other_end.as_fd(), Command::ExitLast.byte())
         .map_err(failed)?;
     let credits = generation.limits.credits(0);
     let now_us = clock::realtime_us();
@@ -389,6 +389,7 @@ fn make_child<Site>(
     let control = control.with_budget(board.parent_line(index));
     Ok(Child {
         index,
+        rank: place.rank,
         generation: generation.number,
         credits,
         listeners: listeners.for_child(place.bucket)?,

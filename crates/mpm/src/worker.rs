@@ -14,7 +14,7 @@ use crate::service::{DedicatedWorker, Service, ServiceContext};
 use crate::setup::{Setup, SharedMode};
 use crate::start_barrier::{AbortOnPanic, StartBarrier};
 use driver::Driver;
-use evenkeel_scoreboard::{ChildLine, Gate, Slots};
+use evenkeel_scoreboard::{ChildLine, Counter, Gate, SharedPermits, Slots, WorkerPermits};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::waker::Waker;
 use listener::Listener;
@@ -37,12 +37,17 @@ struct Shared {
     accepted: AtomicU64,
     most_connections: u64,
     drain_grace: Duration,
+    stop_grace: Duration,
+    /// Whether the whole server stops, so that no other child will accept the connections in the
+    /// accept queue.
+    is_last: AtomicBool,
     /// Whether the child has closed its listening sockets.
     has_closed: AtomicBool,
     /// Whether the last connection that the child may have was accepted.
     is_exhausted: AtomicBool,
     line: ChildLine,
     slots: Option<Slots>,
+    permits: Option<SharedPermits>,
     blocking_pool: Arc<BlockingPool>,
     /// The runtime of requests that wait.
     runtime: Handle,
@@ -55,6 +60,12 @@ struct Shared {
 }
 
 impl Shared {
+    /// Whether no connection is left. Idle workers do not suffice: a connection may be on the shelf
+    /// of one.
+    fn is_over(&self) -> bool {
+        self.threads.all_idle() && self.line.read(Counter::Connections) == 0
+    }
+
     /// How many connections wait without an idle worker.
     fn unserved(&self) -> usize {
         match self.threads.idle() > 0 && !self.denied.load(Relaxed) {
@@ -101,10 +112,13 @@ where
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
         drain_grace: setup.drain_grace,
+        stop_grace: setup.stop_grace,
+        is_last: AtomicBool::new(false),
         has_closed: AtomicBool::new(false),
         is_exhausted: AtomicBool::new(false),
         line: setup.line,
         slots: setup.slots,
+        permits: setup.permits,
         blocking_pool,
         runtime: driver.handle(),
         waker: Waker::new()?,
@@ -142,7 +156,11 @@ fn run_worker<S: Service>(
     let _abort = AbortOnPanic;
     let Some(thread) = shared.threads.thread(number) else { return };
     let slot = shared.slots.map(|slots| slots.of_worker(number));
-    let dedicated = DedicatedWorker { client_wait: Arc::clone(&thread.client_wait), slot };
+    let dedicated = DedicatedWorker {
+        client_wait: Arc::clone(&thread.client_wait),
+        slot,
+        permits: shared.permits.map(|permits| Arc::new(WorkerPermits::new(permits))),
+    };
     let context = ServiceContext {
         thread: number,
         gate: Gate::open(),

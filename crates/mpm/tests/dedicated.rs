@@ -203,8 +203,10 @@ impl Running {
         stream
     }
 
+    /// Sends a command; a wire that is full of earlier ones takes it as soon as the child has
+    /// read some.
     fn command(&self, byte: u8) {
-        assert!(self.wire.send(byte).unwrap());
+        await_it(|| self.wire.send(byte).unwrap());
     }
 
     fn await_report(&self, report: u8) {
@@ -510,6 +512,29 @@ fn letters_tell_what_each_worker_does() {
         await_it(|| !shows('C') && shows('_'));
         running.command(b'd');
         running.end();
+    }
+}
+
+#[test]
+fn the_last_child_evicts_idle_clients_for_those_that_wait() {
+    for model in MODELS {
+        for command in [b'l', b'e'] {
+            // Idle connections outlive the grace period of a child that exits.
+            let running = Running::start_with_grace(model, 0, Duration::from_secs(60));
+            let workers = if let Model::Worker(threads) = model { threads } else { 1 };
+            let mut kept: Vec<_> = (0..workers).map(|_| running.connect()).collect();
+            for client in &mut kept {
+                assert!(ask(client, "hi\n").ends_with(" hi\n"));
+            }
+            let mut late: Vec<_> = (0..5).map(|_| running.connect()).collect();
+            late.iter_mut().for_each(|client| client.write_all(b"late\n").unwrap());
+            running.command(command);
+            for client in &mut late {
+                assert!(hear(client).ends_with(" last late\n"), "{model:?}");
+            }
+            drop(kept);
+            running.end();
+        }
     }
 }
 

@@ -4,12 +4,12 @@
 
 use crate::body;
 use crate::including::Parent;
-use crate::phases::around;
+use crate::phases::{around, is_trace};
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{
-    Answer, Body, Departure, FilterPosition, Level, MayWait, Method, Name, Notice, Request,
-    Response, Status,
+    Answer, Body, Departure, FilterPosition, Level, MayWait, Name, Notice, Request, Response,
+    Status,
 };
 use evenkeel_modules::external::{DefinedNames, Definitions};
 use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
@@ -76,7 +76,7 @@ pub(crate) fn filter(
     add_earlier(request, &mut response);
     // What shows a request as it came, or speaks for the server as a whole, is sent before filters
     // are put in (request.c: the answer of map_to_storage is the last word).
-    let is_traced = request.resource.method == Method::Trace || &*request.resource.path == b"*";
+    let is_traced = is_trace(request) || &*request.resource.path == b"*";
     if !is_traced {
         expires::act_on_response(request, &plan.expires, &mut response);
     }

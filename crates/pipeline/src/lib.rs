@@ -33,6 +33,6 @@ mod walks;
 mod way;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
-pub use php::{ApplicationPool, PhpPools};
+pub use php::{ApplicationPool, Begun, PhpPools};
 pub use serve::{Pipeline, Teller};
 pub use site::{Identity, Language, Plan, Server, Site};

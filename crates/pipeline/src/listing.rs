@@ -214,6 +214,8 @@ impl Desk {
         let stat = match &found {
             // A folder's are those of its index, as in Apache.
             Some(looked) => looked.found.stat()?,
+            // The index of the folder is the target of a rule of mod_proxy, which has no type.
+            None if passed => return None,
             // The subrequest has ended before it looked up the file.
             None => {
                 let path = [folder.as_os_str().as_bytes(), b"/", &candidate.name].concat();

@@ -14,7 +14,6 @@ use crate::listing;
 use crate::login;
 use crate::look;
 use crate::negotiate;
-use crate::php;
 use crate::proxying;
 use crate::question;
 use crate::rewriting::{self, Translation};
@@ -26,8 +25,8 @@ use crate::walks::Merged;
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
-    Response, Status, Stopped, Translated, Undecided, WantedNames, quoted,
+    Admitted, Answer, Body, Departure, FileName, Level, Mapped, Method, Notice, Prepared, Received,
+    Request, Response, Status, Stopped, Translated, Undecided, WantedNames, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_core::Refusal;
@@ -37,6 +36,7 @@ use evenkeel_modules::{
     alias, allowmethods, auth_basic, authz_core, core, env, headers, include, lab, mime,
     negotiation, remoteip, rewrite, setenvif, ssl, status, userdir, vhost_alias,
 };
+use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -643,7 +643,10 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             Box::pin(performed).await
         }
         (Handler::Proxy(proxied), _) => {
-            Box::pin(proxying::pass_on(pipeline, &mut request, &plan, *proxied)).await
+            let passing = (Rc::clone(pipeline), request, Arc::clone(&plan), proxied);
+            let (request, result) = pipeline.passed_on.call(passing).await;
+            take_credit(&request.departure).await;
+            return Ok(Concluded { request, plan, result });
         }
         (Handler::Cgi, Some(script)) => {
             Box::pin(cgi::run(pipeline, &mut request, &plan, script)).await
@@ -651,8 +654,11 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         (Handler::Fcgid, Some(script)) => {
             Box::pin(fcgid::run(pipeline, &mut request, &plan, script)).await
         }
-        (Handler::Php(wanted), found) => {
-            Box::pin(php::run(pipeline, &mut request, &plan, wanted, found.as_ref())).await
+        (Handler::Php(wanted), _) => {
+            let scripted = (Rc::clone(pipeline), request, Arc::clone(&plan), wanted, found);
+            let (request, result) = pipeline.scripts.call(scripted).await;
+            take_credit(&request.departure).await;
+            return Ok(Concluded { request, plan, result });
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
         (
@@ -661,6 +667,11 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         ) => default_handler(pipeline, &mut request, &plan, found.as_ref()),
     };
     Ok(Concluded { request, plan, result })
+}
+
+/// Waits for a credit if the request has returned its own while it was at an application.
+async fn take_credit(departure: &Departure) {
+    poll_fn(|_| departure.poll_credit()).await;
 }
 
 /// The answer to a request that has waited too long for a worker (OverloadShedding): the same for

@@ -1,6 +1,7 @@
 //! Requests for PHP scripts (php_module): reads the body, takes a place, asks the pool, and makes
 //! the response of its answer.
 
+use crate::frames::Frames;
 use crate::proxying::{refuse_body, spool, translated};
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -12,7 +13,7 @@ use evenkeel_message::{
 use evenkeel_modules::php::{self, Wanted};
 use evenkeel_modules::script::{self, Program};
 use evenkeel_upstream::{
-    Ask, FailureKind, NoPlace, OwnPool, Patience, Place, exchange, pool_failure,
+    Ask, Claims, FailureKind, NoPlace, OwnPool, Patience, Place, exchange, pool_failure,
 };
 use std::any::Any;
 use std::rc::Rc;
@@ -30,15 +31,27 @@ pub trait ApplicationPool: Send + Sync {
     /// What each request must have.
     fn secret(&self) -> &[u8];
 
-    /// Counts a request from now until the result is dropped; `None` while the pool has failed and
-    /// requests are to be refused at once.
-    fn begin(&self) -> Option<Box<dyn Any>>;
+    /// The words by which its idle workers are claimed.
+    fn claims(&self) -> &Arc<Claims>;
+
+    /// Counts a request; `None` while the pool has failed and requests are to be refused at once.
+    fn begin(&self) -> Option<Begun>;
 
     /// Counts a request that has failed.
     fn note_failure(&self);
 
     /// Gets the time in microseconds for which a request has waited for a worker.
     fn note_line_us(&self, line_us: u64);
+}
+
+/// A request that is counted.
+pub struct Begun {
+    /// Counts it until this is dropped.
+    pub in_flight: Box<dyn Any>,
+    /// Whether it may claim a worker: the pool has more workers than requests.
+    pub may_claim: bool,
+    /// How many workers the pool has.
+    pub workers: usize,
 }
 
 /// The pools of a site, and which of them runs the scripts of each server.
@@ -61,11 +74,23 @@ pub(crate) fn wanted(pipeline: &Pipeline, request: &Request) -> Option<Wanted> {
     pipeline.site.runs_php.then(|| php::wanted(request)).flatten()
 }
 
+/// A request for a script, with its plan, what it asks of PHP, and the script's file.
+pub(crate) type Scripted = (Rc<Pipeline>, Box<Request>, Arc<Plan>, Wanted, Option<Looked>);
+
+/// The frames of requests for scripts.
+pub(crate) type Scripts = Frames<Scripted, (Box<Request>, Result<Response, Answer>)>;
+
 /// Asks the pool for the response to a request.
-///
+pub(crate) async fn run(
+    (pipeline, mut request, plan, wanted, looked): Scripted,
+) -> (Box<Request>, Result<Response, Answer>) {
+    let result = try_to_run(&pipeline, &mut request, &plan, wanted, looked.as_ref()).await;
+    (request, result)
+}
+
 /// # Errors
 /// The script may not be run, or the exchange fails.
-pub(crate) async fn run(
+async fn try_to_run(
     pipeline: &Rc<Pipeline>,
     request: &mut Box<Request>,
     plan: &Plan,
@@ -112,7 +137,7 @@ pub(crate) async fn run(
     let asked = for_worker(request, plan, wanted, variables.clone(), pool.secret());
     // A request to which this one is redirected has them with `REDIRECT_`.
     request.resource.env = variables;
-    let Some(in_flight) = pool.begin() else {
+    let Some(Begun { in_flight, may_claim, workers }) = pool.begin() else {
         let text = format!("{}: the pool {} does not start", quoted(&file), pool.name());
         request.notify(Notice::own("php", Level::Error, text));
         return Err(unavailable());
@@ -128,6 +153,9 @@ pub(crate) async fn run(
         pool: Some(OwnPool {
             name: pool.name().into(),
             note_line_us: Box::new(move |line_us| told.note_line_us(line_us)),
+            claims: Arc::clone(pool.claims()),
+            may_claim,
+            workers,
         }),
         lease: None,
     };
@@ -195,6 +223,10 @@ fn for_worker(
     variables.set("EVENKEEL_HEADERS", php::encode_fields(request));
     variables.set("EVENKEEL_TIME_US", request.time_us.to_string());
     variables.set("EVENKEEL_REPORT", "1");
+    // PHP_AUTH_USER is not taken from REMOTE_USER, because SetEnvIf can set that variable.
+    if let Some(user) = &request.resource.user {
+        variables.set("EVENKEEL_USER", user);
+    }
     if let Some(settings) = plan.php.encode() {
         variables.set("EVENKEEL_INI", settings);
     }
@@ -228,12 +260,12 @@ async fn enter(
 ) -> Result<Place, Answer> {
     let departure = Rc::clone(&request.departure);
     let entered =
-        pipeline.places.enter(may_wait, pool.address(), patience.connect, &departure).await;
+        pipeline.places.enter_queue(may_wait, pool.address(), patience.connect, &departure).await;
     entered.map_err(|why| {
         if why == NoPlace::Late {
             let text = format!(
-                "no place at the pool {} became free within {} s: it has three quarters of the \
-                 workers already",
+                "no place at the pool {} became free within {} s: it has as many requests as a \
+                 thread may send",
                 pool.name(),
                 patience.connect.as_secs()
             );

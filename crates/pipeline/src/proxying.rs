@@ -2,14 +2,17 @@
 //! request, takes a place at the application, asks it, and makes the response of its answer.
 
 use crate::body;
+use crate::frames::Frames;
 use crate::look::{Aside, Start, beside, see};
 use crate::serve::Pipeline;
 use crate::site::Plan;
+use crate::trace;
 use evenkeel_files::Kind;
 use evenkeel_message::{
-    Answer, BodyLength, Level, MayWait, Notice, Proxied, Request, RequestHead, Response, Source,
-    Status, Variables, quoted,
+    Answer, BodyLength, Level, MayWait, Method, Notice, Proxied, Request, RequestHead, Response,
+    Source, Status, Variables, quoted,
 };
+use evenkeel_modules::core::TraceEnable;
 use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::script::{self, Output, Program};
 use evenkeel_modules::{proxy, proxy_fcgi};
@@ -49,16 +52,31 @@ pub(crate) fn target(
         .map(Box::new))
 }
 
+/// A request that is passed on, with its plan and its target.
+pub(crate) type Passing = (Rc<Pipeline>, Box<Request>, Arc<Plan>, Box<Proxied>);
+
+/// The frames of requests that are passed on.
+pub(crate) type PassedOn = Frames<Passing, (Box<Request>, Result<Response, Answer>)>;
+
 /// Passes a request on and returns the response of its application.
-///
+pub(crate) async fn pass_on(
+    (pipeline, mut request, plan, proxied): Passing,
+) -> (Box<Request>, Result<Response, Answer>) {
+    let result = try_to_pass_on(&pipeline, &mut request, &plan, *proxied).await;
+    (request, result)
+}
+
 /// # Errors
 /// The body cannot be spooled, no place is free in time, or the exchange fails.
-pub(crate) async fn pass_on(
+async fn try_to_pass_on(
     pipeline: &Rc<Pipeline>,
     request: &mut Box<Request>,
     plan: &Plan,
     proxied: Proxied,
 ) -> Result<Response, Answer> {
+    if let Some(response) = answer_here(pipeline, request)? {
+        return Ok(response);
+    }
     let mut script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;
     if let Some(path) = proxy_fcgi::path_of_file(request, &proxied) {
         find_file(pipeline, request, &path, &mut script);
@@ -109,13 +127,41 @@ pub(crate) async fn pass_on(
         Ok(answered) => answered,
         Err(failure) => return Err(refuse(request, &failure, &file)),
     };
+    // A status that the conditions of the request lead to is not the application's.
+    let may_override =
+        answered.head.status.is_some() && request.resource.depth == 0 && request.previous.is_none();
     let output = Output { head: answered.head, body: answered.body, module: "proxy_fcgi" };
     let response = script::respond(request, output)?;
-    let is_initial = request.resource.depth == 0 && request.previous.is_none();
-    match is_initial && plan.proxy.overrides(response.status) {
+    match may_override && plan.proxy.overrides(response.status) {
         true => Err(Answer::from(response.status)),
         false => Ok(response),
     }
+}
+
+/// The answer to a request that may go no further (mod_proxy.c: `proxy_handler`). `None` if it is
+/// passed on.
+///
+/// # Errors
+/// Max-Forwards or TraceEnable does not let the request be passed on.
+fn answer_here(pipeline: &Pipeline, request: &mut Request) -> Result<Option<Response>, Answer> {
+    let settings = &pipeline.site.server(request.server).settings;
+    let enabled = settings.core.conduct.trace_enable;
+    let is_last = proxy::count_forward(request, &settings.proxy)?;
+    let is_trace = request.resource.method == Method::Trace;
+    // An extended TRACE may have a body, which goes to the application.
+    if is_trace && (is_last || enabled != Some(TraceEnable::Extended)) {
+        trace::check(request, enabled)?;
+    }
+    Ok(match (is_last, is_trace) {
+        (false, _) => None,
+        (true, true) => Some(trace::show(request)),
+        (true, false) => {
+            let allowed = if enabled == Some(TraceEnable::Off) { "" } else { "TRACE" };
+            let mut response = Response::new(Status::OK);
+            response.fields.set("Allow", allowed);
+            Some(response)
+        }
+    })
 }
 
 /// Waits for a place at the application.
@@ -127,12 +173,12 @@ async fn enter(
     may_wait: &MayWait,
 ) -> Result<Place, Answer> {
     let (departure, address) = (Rc::clone(&request.departure), &proxied.target.address);
-    let entered = pipeline.places.enter(may_wait, address, patience, &departure);
+    let entered = pipeline.places.enter_queue(may_wait, address, patience, &departure);
     entered.await.map_err(|why| {
         if why == NoPlace::Late {
             let text = format!(
-                "no place at {} became free within {} s: it has three quarters of the workers \
-                 already",
+                "no place at {} became free within {} s: it has as many requests as a thread may \
+                 send",
                 proxied.target,
                 patience.as_secs()
             );

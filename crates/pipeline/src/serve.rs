@@ -8,7 +8,8 @@ use crate::frames::Frames;
 use crate::including::PlainPages;
 use crate::look;
 use crate::phases;
-use crate::php::PhpPools;
+use crate::php::{self, PhpPools};
+use crate::proxying;
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
@@ -29,6 +30,7 @@ use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -76,6 +78,8 @@ pub struct Pipeline {
     pub(crate) php: OnceCell<Arc<PhpPools>>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
+    pub(crate) passed_on: Rc<proxying::PassedOn>,
+    pub(crate) scripts: Rc<php::Scripts>,
     /// Itself, for questions.
     pub(crate) own: Weak<Pipeline>,
 }
@@ -101,8 +105,9 @@ pub(crate) struct Concluded {
 }
 
 impl Pipeline {
-    /// A pipeline for one thread. `source` says how the server is; `teller` is called for
-    /// requests that are about to wait, those that do not are told of by who records them.
+    /// A pipeline for one thread. `source` describes the state of the server. The thread works on
+    /// at most `credits` requests at a time, and sends at most `queued` requests at a time to an
+    /// application that has a queue. `teller` logs the notices of requests that are about to wait.
     #[must_use]
     pub fn new(
         site: Arc<Site>,
@@ -110,7 +115,7 @@ impl Pipeline {
         source: Option<Arc<dyn ServerState>>,
         blocking_pool: Arc<BlockingPool>,
         presses: Arc<Presses>,
-        credits: usize,
+        (credits, queued): (usize, usize),
         teller: Teller,
     ) -> Rc<Self> {
         let status =
@@ -120,6 +125,7 @@ impl Pipeline {
         let walker = RefCell::new(Walker::new(files));
         let thrift = Thrift::default();
         let (responses, looks) = (Frames::new(respond), Frames::new(look::look));
+        let (passed_on, scripts) = (Frames::new(proxying::pass_on), Frames::new(php::run));
         Rc::new_cyclic(|own| Self {
             site,
             status,
@@ -132,12 +138,14 @@ impl Pipeline {
             thrift,
             homes: Homes::default(),
             responses,
-            places: Places::new(credits),
+            places: Places::new(credits, queued),
             launcher: OnceCell::new(),
             plain_pages: PlainPages::default(),
             known_target: KnownTarget::default(),
             php: OnceCell::new(),
             looks,
+            passed_on,
+            scripts,
             own: Weak::clone(own),
         })
     }
@@ -150,6 +158,11 @@ impl Pipeline {
     /// Sets the pools that run PHP.
     pub fn use_php(&self, pools: Arc<PhpPools>) {
         let _already_set = self.php.set(pools);
+    }
+
+    /// Adds the bytes of the thread's compressed forms to a counter.
+    pub fn count_forms_in(&self, total: &'static AtomicU64) {
+        self.forms.count_in(total);
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
@@ -377,12 +390,15 @@ impl Pipeline {
         }
     }
 
-    /// Notes the name under which the server answers, where a section says another than the host.
+    /// Notes the name under which the server answers and the LogLevel, where a section says another
+    /// than the host.
     pub(crate) fn settle_name(&self, request: &mut Request, plan: &Plan) {
         let server = self.site.server(request.server);
         let differs = plan.core.canonical_name != server.defaults.core.canonical_name;
         let name = differs.then(|| public_name(request, server.core(plan)).into());
         request.used_name = name;
+        let said = &plan.core.log_level;
+        request.log_levels = (!said.is_empty()).then(|| Box::new(said.clone()));
     }
 
     /// Drops the notices that LogLevel leaves out; only here is the request's section known.

@@ -397,10 +397,9 @@ impl Site {
             return String::new();
         }
         let port = public_port(request, server.core(plan));
-        let mut name = Vec::new();
         let public = public_name(request, server.core(plan));
-        evenkeel_proto::escape_html(&mut name, &public);
-        let name = String::from_utf8_lossy(&name);
+        let escaped = evenkeel_proto::escaped_html(&public);
+        let name = String::from_utf8_lossy(&escaped);
         let banner = &self.identity.banner;
         match plan.core.signature.unwrap_or_default() {
             Tristate::Off => String::new(),
@@ -408,8 +407,8 @@ impl Site {
             Tristate::On => {
                 let mut number = itoa::Buffer::new();
                 let port = number.format(port);
-                let parts = ["<hr>\n<address>", banner, " Server at ", &name, " Port ", port];
-                [&parts.concat(), "</address>\n"].concat()
+                let end = "</address>\n";
+                ["<hr>\n<address>", banner, " Server at ", &name, " Port ", port, end].concat()
             }
             Tristate::Third => format!(
                 "<hr>\n<address>{banner} Server at <a href=\"mailto:{}\">{name}</a> Port \

@@ -1,6 +1,8 @@
 //! Escapes paths for URLs and text for HTML, and appends the result to a buffer (Apache: util.c,
 //! `ap_escape_path_segment`, `ap_os_escape_path`, `ap_escape_html`).
 
+use std::borrow::Cow;
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// The bytes, apart from letters and digits, that Apache leaves unescaped in a path.
@@ -44,6 +46,17 @@ pub fn escape_html(out: &mut Vec<u8>, text: &[u8]) {
             byte => out.push(*byte),
         }
     }
+}
+
+/// The same for a text of its own. Usually nothing is to be escaped.
+#[must_use]
+pub fn escaped_html(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&' | b'"')) {
+        return text.into();
+    }
+    let mut escaped = Vec::new();
+    escape_html(&mut escaped, text);
+    escaped.into()
 }
 
 /// Adds a backslash before each quotation mark that is not escaped (util.c: ap_escape_quotes).

@@ -1,6 +1,8 @@
 //! Writes and parses FastCGI 1.0 records without I/O, for both the server and the application.
 //! Each connection carries one request, whose id is 1.
 
+use evenkeel_message::Variables;
+
 /// The length of a record's header, and of the bodies of BEGIN_REQUEST and END_REQUEST.
 const HEADER: usize = 8;
 
@@ -139,6 +141,12 @@ impl RecordReader {
     #[must_use]
     pub fn is_between_records(&self) -> bool {
         matches!(self.state, State::Header) && self.filled == 0
+    }
+
+    /// Whether the next byte is content of a record whose beginning was read.
+    #[must_use]
+    pub fn is_in_content(&self) -> bool {
+        matches!(self.state, State::Content { .. })
     }
 
     /// Continues at the front of `buffer`.
@@ -290,34 +298,25 @@ pub fn encode_content(out: &mut Vec<u8>, stream: Stream, content: &[u8]) {
     }
 }
 
-/// Encodes variables as PARAMS records, and appends the empty record that ends the stream. Each
-/// item of `pairs` is the length of the name, and one slice with the name followed by the value.
-/// Returns the names of the variables that do not fit in a record; these are not sent.
-pub fn encode_params<'a>(
-    out: &mut Vec<u8>,
-    pairs: impl Iterator<Item = (usize, &'a [u8])>,
-) -> Vec<&'a [u8]> {
+/// Encodes variables as PARAMS records, and appends the empty record that ends the stream. Returns
+/// the names of the variables that do not fit in a record; these are not sent.
+pub fn encode_params<'a>(out: &mut Vec<u8>, variables: &'a Variables) -> Vec<&'a [u8]> {
+    if let Some(text) = variables.encoded_text().filter(|text| text.len() <= MOST_PAIRS) {
+        encode_content(out, Stream::Params, text);
+        out.extend_from_slice(&record_header(Stream::Params, 0));
+        return Vec::new();
+    }
     let (mut left_out, mut start) = (Vec::new(), out.len());
     out.extend_from_slice(&[0; HEADER]);
-    for (name, pair) in pairs {
-        let value = pair.len() - name;
-        let size = length_size(name) + length_size(value) + pair.len();
-        if size > MOST_PAIRS {
-            left_out.push(pair.get(..name).unwrap_or_default());
+    for (name, pair) in variables.encoded() {
+        if pair.len() > MOST_PAIRS {
+            left_out.push(name);
             continue;
         }
-        if out.len() - start - HEADER + size > MOST_PAIRS {
+        if out.len() - start - HEADER + pair.len() > MOST_PAIRS {
             close_params(out, start);
             start = out.len();
             out.extend_from_slice(&[0; HEADER]);
-        }
-        out.reserve(size);
-        match (u8::try_from(name), u8::try_from(value)) {
-            (Ok(name @ ..0x80), Ok(value @ ..0x80)) => out.extend_from_slice(&[name, value]),
-            _ => {
-                encode_length(out, name);
-                encode_length(out, value);
-            }
         }
         out.extend_from_slice(pair);
     }
@@ -330,26 +329,25 @@ pub fn encode_params<'a>(
     left_out
 }
 
+/// Encodes all variables as PARAMS records, and appends the empty record that ends the stream. A
+/// pair that is longer than a record continues in the next one (specification, section 3.3: PARAMS
+/// is a stream). The receiver must be known to read that, as the workers of PHP do.
+pub fn encode_all_params(out: &mut Vec<u8>, variables: &Variables) {
+    match variables.encoded_text() {
+        Some(text) => encode_content(out, Stream::Params, text),
+        None => {
+            let pairs: Vec<&[u8]> = variables.encoded().map(|(_, pair)| pair).collect();
+            encode_content(out, Stream::Params, &pairs.concat());
+        }
+    }
+    out.extend_from_slice(&record_header(Stream::Params, 0));
+}
+
 /// Writes the header of the record that began at `start`.
 fn close_params(out: &mut [u8], start: usize) {
     let length = u16::try_from(out.len() - start - HEADER).unwrap_or(u16::MAX);
     if let Some(place) = out.get_mut(start..start + HEADER) {
         place.copy_from_slice(&record_header(Stream::Params, length));
-    }
-}
-
-fn length_size(length: usize) -> usize {
-    if length < 0x80 { 1 } else { 4 }
-}
-
-#[inline]
-fn encode_length(out: &mut Vec<u8>, length: usize) {
-    match u8::try_from(length) {
-        Ok(short) if short < 0x80 => out.push(short),
-        _ => {
-            let long = u32::try_from(length).unwrap_or(u32::MAX) | 0x8000_0000;
-            out.extend_from_slice(&long.to_be_bytes());
-        }
     }
 }
 
@@ -448,9 +446,10 @@ mod tests {
     fn request() -> Vec<u8> {
         let mut out = Vec::new();
         encode_begin(&mut out, true);
-        let long = format!("LONG{}", "v".repeat(200));
-        let pairs = [(4, &b"NAMEvalue"[..]), (4, long.as_bytes())];
-        assert!(encode_params(&mut out, pairs.into_iter()).is_empty());
+        let mut variables = Variables::new();
+        variables.set("NAME", "value");
+        variables.set("LONG", "v".repeat(200));
+        assert!(encode_params(&mut out, &variables).is_empty());
         encode_content(&mut out, Stream::Stdin, b"body");
         out.extend_from_slice(&record_header(Stream::Stdin, 0));
         out
@@ -474,11 +473,11 @@ mod tests {
 
     #[test]
     fn pairs_stay_whole_and_those_that_fit_no_record_are_named() {
-        let pairs = [("A", 9_000), ("HUGE", MOST_PAIRS), ("B", 9_000), ("C", 0)];
-        let pairs = pairs.map(|(name, value)| (name.len(), name.to_owned() + &"x".repeat(value)));
-        let joined = pairs.iter().map(|(name, pair)| (*name, pair.as_bytes()));
-        let mut out = Vec::new();
-        assert_eq!(encode_params(&mut out, joined), [b"HUGE"]);
+        let (mut variables, mut out) = (Variables::new(), Vec::new());
+        for (name, length) in [("A", 9_000), ("HUGE", MOST_PAIRS), ("B", 9_000), ("C", 0)] {
+            variables.set(name, "x".repeat(length));
+        }
+        assert_eq!(encode_params(&mut out, &variables), [b"HUGE"]);
         let (mut reader, mut at, mut records) = (RecordReader::new(), 0, Vec::new());
         while let Record::Content { skip, length, .. } = reader.read(&out[at..]).unwrap() {
             records.push(super::pairs(&out[at + skip..at + skip + length]).count());
@@ -486,8 +485,41 @@ mod tests {
         }
         assert_eq!(records, [1, 2]);
         let mut none = Vec::new();
-        encode_params(&mut none, std::iter::empty());
+        encode_params(&mut none, &Variables::new());
         assert_eq!(none, record_header(Stream::Params, 0));
+    }
+
+    #[test]
+    fn all_parameters_are_sent_where_pairs_may_span_records() {
+        let (mut variables, mut out) = (Variables::new(), Vec::new());
+        for (name, length) in [("A", 3), ("HUGE", 2 * MOST_CONTENT), ("B", 5), ("A", 4)] {
+            variables.set(name, "x".repeat(length));
+        }
+        encode_all_params(&mut out, &variables);
+        let events = read(&[&out]).unwrap();
+        let content: Vec<u8> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Content(Stream::Params, content) => Some(content.as_slice()),
+                _ => None,
+            })
+            .flatten()
+            .copied()
+            .collect();
+        let lengths: Vec<_> = pairs(&content).map(|(_, value)| value.len()).collect();
+        assert_eq!(lengths, [4, 2 * MOST_CONTENT, 5]);
+        assert_eq!(events.last(), Some(&Event::Closed(Stream::Params)));
+    }
+
+    #[test]
+    fn replaced_and_removed_variables_are_not_sent() {
+        let (mut variables, mut out) = (Variables::new(), Vec::new());
+        for (name, value) in [("A", "old"), ("B", "removed"), ("C", "kept"), ("A", "new")] {
+            variables.set(name, value);
+        }
+        variables.unset("B");
+        encode_params(&mut out, &variables);
+        assert_eq!(out, b"\x01\x04\0\x01\0\x0d\0\0\x01\x03Anew\x01\x04Ckept\x01\x04\0\x01\0\0\0\0");
     }
 
     #[test]

@@ -6,7 +6,49 @@ use crate::HttpProtocolOptions;
 use crate::refusal::{Refusal, excerpt};
 use crate::target::{Form, Target};
 use evenkeel_message::{Fields, Level, Name, Notice, Request, Version};
+use std::cell::RefCell;
 use std::net::Ipv6Addr;
+
+/// The longest field Host that is remembered, in bytes.
+const MOST_KNOWN: usize = 256;
+
+/// The last field Host that a thread has split into name and port. Most requests to a server have
+/// the same one.
+#[derive(Debug, Default)]
+pub struct KnownHost(RefCell<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The value of the field; empty if none is known.
+    field: Vec<u8>,
+    is_strict: bool,
+    name: Vec<u8>,
+    port: Option<u16>,
+}
+
+impl KnownHost {
+    /// As [`split`].
+    fn split(
+        &self,
+        field: &[u8],
+        host: &mut Vec<u8>,
+        is_strict: bool,
+    ) -> Result<Option<u16>, Refusal> {
+        let mut known = self.0.borrow_mut();
+        if !field.is_empty() && known.field == field && known.is_strict == is_strict {
+            host.extend_from_slice(&known.name);
+            return Ok(known.port);
+        }
+        let port = split(field, host, is_strict)?;
+        if field.len() <= MOST_KNOWN {
+            known.field.clear();
+            known.field.extend_from_slice(field);
+            known.name.clone_from(host);
+            (known.is_strict, known.port) = (is_strict, port);
+        }
+        Ok(port)
+    }
+}
 
 /// The message number of a request of HTTP/1.1 without the field Host.
 const MISSING_HOST: u16 = 569;
@@ -22,15 +64,23 @@ const MISSING_HOST: u16 = 569;
 /// # Errors
 ///
 /// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
-pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
-    let filled = fill(request, options);
+pub fn address(
+    request: &mut Request,
+    options: &HttpProtocolOptions,
+    known: &KnownHost,
+) -> Result<(), Refusal> {
+    let filled = fill(request, options, known);
     if filled.as_ref().is_err_and(|refusal| refusal.notice.number != Some(MISSING_HOST)) {
         request.host.clear();
     }
     filled
 }
 
-fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
+fn fill(
+    request: &mut Request,
+    options: &HttpProtocolOptions,
+    known: &KnownHost,
+) -> Result<(), Refusal> {
     let own_scheme = request.scheme().as_bytes();
     let Request { head, host, port, resource, .. } = request;
     let head = head.receive();
@@ -77,7 +127,7 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     } else if twice {
         return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
     } else if let Some(field) = field {
-        *port = split(field, host, options.strict)?;
+        *port = known.split(field, host, options.strict)?;
     }
     Ok(())
 }
@@ -212,10 +262,14 @@ struct Shape {
 impl Shape {
     fn of(name: &[u8]) -> Self {
         let kind = |byte: &u8| KINDS.get(usize::from(*byte)).copied().unwrap_or(FOREIGN);
-        let seen = name.iter().fold(0, |seen, byte| seen | kind(byte));
-        let has_two_dots = seen & DOT != 0 && name.windows(2).any(|two| two == b"..");
+        let (mut seen, mut previous, mut two_dots) = (0, 0, 0);
+        for kind in name.iter().map(kind) {
+            seen |= kind;
+            two_dots |= previous & kind & DOT;
+            previous = kind;
+        }
         Self {
-            barred: has_two_dots || seen & SLASH != 0,
+            barred: two_dots != 0 || seen & SLASH != 0,
             foreign: seen & FOREIGN != 0,
             lettered: seen & LETTER != 0,
         }
@@ -263,7 +317,16 @@ mod tests {
         assert!(matches!(parsed, Ok(Parsed::Complete(_))), "{text}: {parsed:?}");
         let end = "127.0.0.1:80".parse().unwrap();
         let mut request = Request::new(head, Peer { client: end, local: end }, 0);
-        address(&mut request, &options).map_err(|refusal| refusal.notice.number)?;
+        // The second request finds the host of the first.
+        let known = KnownHost::default();
+        let first = address(&mut request, &options, &known);
+        let (host, port) = (request.host.clone(), request.port);
+        let second = address(&mut request, &options, &known);
+        assert_eq!(
+            (first.is_ok(), host, port),
+            (second.is_ok(), request.host.clone(), request.port)
+        );
+        second.map_err(|refusal| refusal.notice.number)?;
         Ok(request)
     }
 

@@ -30,12 +30,12 @@ pub use digest::{DigestField, DigestParameters};
 pub use encode::{
     BodyFraming, CONTINUE, Head, body_framing, encode_chunk, encode_end, encode_head,
 };
-pub use escape::{escape_html, escape_path, escape_quotes, escape_uri};
+pub use escape::{escape_html, escape_path, escape_quotes, escape_uri, escaped_html};
 pub use evenkeel_message::{http_date, parse_http_date};
 pub use expect::expectation;
 pub use framing::body_length;
 pub use head::{HeadParser, Parsed};
-pub use host::address;
+pub use host::{KnownHost, address};
 pub use method::recognise_method;
 pub use options::{HttpProtocolOptions, Limits};
 pub use proxy_header::{ProxyHeader, ProxyHeaderFault};

@@ -101,6 +101,17 @@ pub struct ApplicationLine {
     region: Shared,
 }
 
+/// Whether a pool has a worker for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// The pool has more workers than requests.
+    Free,
+    /// The pool has no free worker, and the parent knows that.
+    Full,
+    /// The pool has no free worker since this request: the parent must be woken.
+    NewlyFull,
+}
+
 /// A request in progress. It ends when this is dropped.
 pub struct InFlight {
     line: Arc<ApplicationLine>,
@@ -139,16 +150,19 @@ impl ApplicationLine {
         self.word(figure).fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Begins a request of a child. The second value is whether the parent is to be woken because
-    /// there are fewer workers than requests.
+    /// Begins a request of a child, and says whether there is a worker for it.
     #[must_use]
-    pub fn begin(self: &Arc<Self>, child: usize) -> (InFlight, bool) {
+    pub fn begin(self: &Arc<Self>, child: usize) -> (InFlight, Room) {
         self.row(child).fetch_add(1, Ordering::Relaxed);
         self.add(Figure::Asked, 1);
         let before = self.word(Figure::InFlight).fetch_add(1, Ordering::Relaxed);
         let lacks = before >= self.read(Figure::Supply);
-        let pokes = lacks && self.word(Figure::IsPoked).swap(1, Ordering::Relaxed) == 0;
-        (InFlight { line: Arc::clone(self), child }, pokes)
+        let room = match lacks {
+            false => Room::Free,
+            true if self.word(Figure::IsPoked).swap(1, Ordering::Relaxed) == 0 => Room::NewlyFull,
+            true => Room::Full,
+        };
+        (InFlight { line: Arc::clone(self), child }, room)
     }
 
     /// Ends the requests that a dead child has left.
@@ -263,13 +277,13 @@ mod tests {
     fn requests_in_progress_are_counted_and_those_of_a_dead_child_forgotten() {
         let line = ApplicationLine::new().unwrap();
         line.set(Figure::Supply, 2);
-        let (first, pokes) = line.begin(1);
-        assert!(!pokes);
-        let (_second, pokes) = line.begin(2);
-        assert!(!pokes);
-        let (third, pokes) = line.begin(2);
-        assert!(pokes, "the third request has no worker");
-        assert!(!line.begin(3).1, "once is enough until the parent has looked");
+        let (first, room) = line.begin(1);
+        assert_eq!(room, Room::Free);
+        let (_second, room) = line.begin(2);
+        assert_eq!(room, Room::Free);
+        let (third, room) = line.begin(2);
+        assert_eq!(room, Room::NewlyFull, "the third request has no worker");
+        assert_eq!(line.begin(3).1, Room::Full, "once is enough until the parent has looked");
         assert_eq!(line.read(Figure::InFlight), 3);
         drop(first);
         line.forget_child(2);

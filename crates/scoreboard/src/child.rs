@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-pub(crate) const OWN_WORDS: usize = 16;
+pub(crate) const OWN_WORDS: usize = 24;
 
 /// The counters of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,11 +45,22 @@ pub enum Counter {
     /// What the worker of the child waits for, and since when, as [`crate::ClientWait`] encodes it
     /// (prefork).
     ClientWait,
+    /// Requests with a permit for expensive work (prefork and worker).
+    Expensive,
+    /// Requests that wait for such a permit (prefork and worker).
+    PermitWaits,
+    /// When the longest wait for such a permit began, among the requests whose workers try to take
+    /// one, in microseconds of the monotonic clock (prefork and worker).
+    OldestWaitUs,
+    /// When the worker of that request last tried, by the same clock.
+    OldestTriedUs,
+    /// Bytes of compressed forms in the caches of the child's threads.
+    CompressedFormBytes,
 }
 
 impl Counter {
     /// Every counter, in the order of the line.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::Busy,
         Self::Reserved,
         Self::Runnable,
@@ -66,6 +77,11 @@ impl Counter {
         Self::HeartbeatUs,
         Self::Ready,
         Self::ClientWait,
+        Self::Expensive,
+        Self::PermitWaits,
+        Self::OldestWaitUs,
+        Self::OldestTriedUs,
+        Self::CompressedFormBytes,
     ];
 }
 

@@ -127,9 +127,18 @@ impl ZygoteChannel {
         self.send(secret, None)
     }
 
-    /// Has a worker forked for a seat, with this page.
-    pub fn fork(&self, seat: u32, page: BorrowedFd<'_>) -> io::Result<()> {
-        self.send(&[&b"F\0\0\0"[..], &seat.to_le_bytes()].concat(), Some(page))
+    /// Gives the zygote the words by which workers are claimed ([`crate::claims`]), and the
+    /// descriptor by which one worker wakes another, before any worker is forked.
+    pub fn send_claims(&self, claims: BorrowedFd<'_>, nudge: BorrowedFd<'_>) -> io::Result<()> {
+        self.send(b"C\0\0\0\0\0\0\0", Some(claims))?;
+        self.send(b"W\0\0\0\0\0\0\0", Some(nudge))
+    }
+
+    /// Has a worker forked for a seat, with this page, and with this place among the words by which
+    /// workers are claimed. A worker whose place is none of them cannot be claimed.
+    pub fn fork(&self, seat: u32, place: u32, page: BorrowedFd<'_>) -> io::Result<()> {
+        let message = [&b"F\0\0\0"[..], &seat.to_le_bytes(), &place.to_le_bytes()].concat();
+        self.send(&message, Some(page))
     }
 
     /// Lets the worker of a seat end after its request.
@@ -304,6 +313,11 @@ impl AsFd for Page {
     }
 }
 
+/// A value of /proc/PID/status.
+fn value_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_ascii)
+}
+
 /// A process that is no child of this one, by a descriptor: its number may be used again, and the
 /// descriptor still means this process.
 #[derive(Debug)]
@@ -313,15 +327,32 @@ impl Grandchild {
     /// The process with this number, if its parent is `parent`.
     #[must_use]
     pub fn of(pid: i32, parent: Pid) -> Option<Self> {
+        let (process, status) = Self::with_status(pid)?;
+        let own = value_of(&status, "PPid:")?.parse::<i32>().ok()?;
+        (own == parent.as_raw_nonzero().get()).then_some(process)
+    }
+
+    /// The process with this number, if it runs as `user` and its name begins with `name`. The
+    /// caller uses it when the parent of the process has died. The number may come from a process
+    /// that scripts of `user` control, and must not lead to a process of another user.
+    #[must_use]
+    pub fn of_user(pid: i32, user: u32, name: &str) -> Option<Self> {
+        let (process, status) = Self::with_status(pid)?;
+        // The real, the effective, the saved and the file system's id.
+        let mut ids = value_of(&status, "Uid:")?.split_ascii_whitespace();
+        let is_users = ids.all(|id| id.parse() == Ok(user));
+        (is_users && value_of(&status, "Name:")?.starts_with(name)).then_some(process)
+    }
+
+    /// The process with this number, and its /proc/PID/status.
+    fn with_status(pid: i32) -> Option<(Self, String)> {
         let number = Pid::from_raw(pid).filter(|pid| pid.as_raw_nonzero().get() > 1)?;
         let flags = rustix::process::PidfdFlags::empty();
         let process = rustix::process::pidfd_open(number, flags).ok()?;
-        // Looked up after it was opened: had the number been used again in between, the parent
-        // would be another.
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, fields) = stat.rsplit_once(')')?;
-        let own = fields.split_ascii_whitespace().nth(1)?.parse::<i32>().ok()?;
-        (own == parent.as_raw_nonzero().get()).then_some(Self(process))
+        // The status is read after the descriptor was opened. If the number was used again in
+        // between, the status is that of the new process, which the caller then refuses.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some((Self(process), status))
     }
 
     /// Sends the process SIGTERM, or SIGKILL. Errors are those of pidfd_send_signal(2).
@@ -342,7 +373,7 @@ impl Grandchild {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -385,14 +416,27 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_taken_from_its_parent_alone() {
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    fn a_process_is_taken_from_its_parent_or_by_its_user_and_name_alone() {
+        use std::process::{Command, Stdio};
+        let mut cat = Command::new("cat");
+        let mut child = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // The name of a process is its program's only after execve(2), which may still be on its
+        // way when spawn returns. A process that answers has done it.
+        let mut echo = [0];
+        child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut echo).unwrap();
         let (pid, own) = (i32::try_from(child.id()).unwrap(), crate::process::own_pid());
         let other = Pid::from_raw(1).unwrap();
         assert!(Grandchild::of(pid, other).is_none() && Grandchild::of(1, own).is_none());
+        let user = crate::identity::own_uid();
+        assert!(Grandchild::of_user(pid, user, "cat").is_some());
+        assert!(Grandchild::of_user(pid, user, "php ").is_none());
+        assert!(Grandchild::of_user(pid, user + 1, "cat").is_none());
+        assert!([0, 1].iter().all(|pid| Grandchild::of_user(*pid, user, "").is_none()));
         let process = Grandchild::of(pid, own).unwrap();
         assert!(!process.has_ended());
         process.signal(true).unwrap();
+        // The wait closes standard input, at whose end cat would leave with success.
         assert!(!child.wait().unwrap().success());
         assert!(process.has_ended() && process.signal(true).is_err());
     }

@@ -44,6 +44,14 @@ pub struct Inotify {
     of_this_thread: PhantomData<*const ()>,
 }
 
+/// How many instances the kernel grants to a user (fs.inotify.max_user_instances): the default of
+/// the kernel where /proc does not tell.
+#[must_use]
+pub fn user_instances() -> usize {
+    let text = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(128)
+}
+
 impl Inotify {
     /// Opens an instance whose events set the flag of the calling thread, and unblocks SIGIO for
     /// it. Errors: EMFILE at the user's limit of instances (fs.inotify.max_user_instances), others

@@ -11,6 +11,7 @@ pub mod application;
 pub mod blocking_pool;
 pub mod bulkhead;
 pub mod channel;
+pub mod claims;
 pub mod clock;
 pub mod connect;
 pub mod crypt;

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use rustix::process::{Resource, Rlimit, WaitOptions};
+use rustix::process::{Resource, Rlimit, WaitId, WaitIdOptions, WaitOptions};
 use rustix::thread::CpuSet;
 
 pub use rustix::process::Pid;
@@ -96,6 +96,13 @@ pub fn wait(pid: Pid) -> io::Result<End> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether a signal has stopped a child process since the last call, and it is still stopped.
+#[must_use]
+pub fn has_stopped(pid: Pid) -> bool {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    matches!(rustix::process::waitid(WaitId::Pid(pid), options), Ok(Some(_)))
 }
 
 fn end_of(status: rustix::process::WaitStatus) -> Option<End> {
@@ -219,6 +226,12 @@ pub fn raise_descriptor_limit() -> u64 {
         Err(_) => limit.current,
     };
     holds.unwrap_or(u64::MAX)
+}
+
+/// How many descriptors this process may have.
+#[must_use]
+pub fn most_descriptors() -> u64 {
+    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// The end of a message about this error: which limit causes the lack of descriptors. Empty for

@@ -23,6 +23,8 @@ pub enum Signal {
     WindowChange,
     /// SIGCHLD: a child has ended.
     Child,
+    /// SIGCONT: a stopped process continues.
+    Continue,
     /// SIGKILL: it cannot be caught, only sent.
     Kill,
 }
@@ -39,6 +41,7 @@ impl Signal {
             Self::User2 => libc::SIGUSR2,
             Self::WindowChange => libc::SIGWINCH,
             Self::Child => libc::SIGCHLD,
+            Self::Continue => libc::SIGCONT,
             Self::Kill => libc::SIGKILL,
         }
     }

@@ -1,10 +1,14 @@
 //! Non-blocking stream sockets and listening sockets: what the serving path asks of the kernel, one
 //! function for each system call. A `Socket` owns its descriptor and closes it when dropped. Only
-//! `Socket::wait` blocks.
+//! `Socket::wait` and `Socket::read_ahead` block.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, SocketFlags};
 use std::any::Any;
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -18,6 +22,31 @@ pub struct Socket {
     descriptor: OwnedFd,
     pub(crate) registration: Option<Registration>,
     pub(crate) parcel: Option<Parcel>,
+    ahead: Option<Box<ReadAhead>>,
+}
+
+/// What [`Socket::read_ahead`] has read, for the next reads.
+#[derive(Debug)]
+struct ReadAhead {
+    bytes: [u8; READ_AHEAD_BYTES],
+    /// The end of the bytes.
+    count: usize,
+    /// How many of them were taken.
+    taken: Cell<usize>,
+    /// Whether the descriptor is in blocking mode.
+    is_blocking: Cell<bool>,
+}
+
+/// How many bytes are read ahead: as many as a service reads at once.
+const READ_AHEAD_BYTES: usize = 16 << 10;
+
+/// How long [`Socket::read_ahead`] waits.
+pub const READ_AHEAD_WAIT: Duration = Duration::from_millis(20);
+
+impl ReadAhead {
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.taken.get()..self.count).unwrap_or_default()
+    }
 }
 
 /// The state of a connection that does not fit into the words of its parked state, such as a TLS
@@ -65,7 +94,7 @@ impl Socket {
     /// Takes a descriptor of a socket that is in non-blocking mode.
     #[must_use]
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, registration: None, parcel: None }
+        Self { descriptor, registration: None, parcel: None, ahead: None }
     }
 
     /// Where the socket is registered; none where it is not.
@@ -87,7 +116,70 @@ impl Socket {
     /// Reads received bytes into `buffer`; 0 at the end of the stream. `WouldBlock` if nothing has
     /// arrived.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(ahead) = &self.ahead
+            && !ahead.rest().is_empty()
+        {
+            let rest = ahead.rest();
+            let count = rest.len().min(buffer.len());
+            let (now, _) = rest.split_at(count);
+            buffer.get_mut(..count).unwrap_or_default().copy_from_slice(now);
+            ahead.taken.set(ahead.taken.get() + count);
+            return Ok(count);
+        }
         self.receive_with(buffer, RecvFlags::empty())
+    }
+
+    /// Waits for at most [`READ_AHEAD_WAIT`] until bytes arrive, and reads them for the next
+    /// [`Socket::receive`]: one system call in place of two. The result is that of
+    /// [`Socket::wait`]; a signal ends the wait early. The first call sets the descriptor to
+    /// blocking mode. The other functions still do not block, because they pass MSG_DONTWAIT.
+    /// [`Socket::send_file`] cannot, so it sets the descriptor back to non-blocking mode, and
+    /// nothing is read ahead from then on. Errors are those of setsockopt(2) and fcntl(2).
+    pub fn read_ahead(&mut self) -> io::Result<Wakeup> {
+        let ahead = match &mut self.ahead {
+            Some(ahead) => ahead,
+            none => {
+                let most = Some(READ_AHEAD_WAIT);
+                net::sockopt::set_socket_timeout(&self.descriptor, Timeout::Recv, most)?;
+                rustix::fs::fcntl_setfl(&self.descriptor, OFlags::empty())?;
+                none.insert(Box::new(ReadAhead {
+                    bytes: [0; READ_AHEAD_BYTES],
+                    count: 0,
+                    taken: Cell::new(0),
+                    is_blocking: Cell::new(true),
+                }))
+            }
+        };
+        if !ahead.rest().is_empty() {
+            return Ok(Wakeup { readable: true, ..Wakeup::default() });
+        }
+        if !ahead.is_blocking.get() {
+            return Ok(Wakeup::default());
+        }
+        (ahead.count, *ahead.taken.get_mut()) = (0, 0);
+        match net::recv(&self.descriptor, &mut ahead.bytes, RecvFlags::empty()) {
+            Ok((count, _)) => {
+                ahead.count = count;
+                Ok(Wakeup { readable: true, hangup: count == 0, waker: false })
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(Wakeup::default()),
+            // The next read tells the same, or the end of the stream.
+            Err(_) => Ok(Wakeup { readable: true, hangup: true, waker: false }),
+        }
+    }
+
+    /// Whether something that was read ahead is left.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| !ahead.rest().is_empty())
+    }
+
+    /// Changes the descriptor back to non-blocking mode, for calls that cannot be told not to wait.
+    fn leave_blocking_mode(&self) -> io::Result<()> {
+        if let Some(ahead) = self.ahead.as_ref().filter(|ahead| ahead.is_blocking.get()) {
+            rustix::fs::fcntl_setfl(&self.descriptor, OFlags::NONBLOCK)?;
+            ahead.is_blocking.set(false);
+        }
+        Ok(())
     }
 
     /// How much of what was sent the other end has not read. A Unix socket counts the kernel's own
@@ -99,13 +191,16 @@ impl Socket {
     /// Whether bytes have arrived, without reading them; false at the end of the stream.
     /// `WouldBlock` if nothing has arrived.
     pub fn peek(&self) -> io::Result<bool> {
+        if self.has_read_ahead() {
+            return Ok(true);
+        }
         self.receive_with(&mut [0], RecvFlags::PEEK).map(|count| count > 0)
     }
 
     fn receive_with(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
-            match net::recv(&self.descriptor, &mut *buffer, flags) {
-                Err(rustix::io::Errno::INTR) => {}
+            match net::recv(&self.descriptor, &mut *buffer, flags | RecvFlags::DONTWAIT) {
+                Err(Errno::INTR) => {}
                 result => return result.map(|(count, _)| count).map_err(io::Error::from),
             }
         }
@@ -118,7 +213,7 @@ impl Socket {
         if let [part] = parts {
             return self.send_one(part, more);
         }
-        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
         // SAFETY: an all-zero msghdr is valid: null pointers with zero lengths.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         // IoSlice is ABI-compatible with iovec on Unix; sendmsg only reads through it.
@@ -139,9 +234,10 @@ impl Socket {
     }
 
     fn send_one(&self, part: &[u8], more: bool) -> io::Result<usize> {
-        let flags = if more { SendFlags::MORE } else { SendFlags::empty() };
+        let more = if more { SendFlags::MORE } else { SendFlags::empty() };
+        let flags = more | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match net::send(&self.descriptor, part, flags | SendFlags::NOSIGNAL) {
+            match net::send(&self.descriptor, part, flags) {
                 Err(rustix::io::Errno::INTR) => {}
                 result => return result.map_err(io::Error::from),
             }
@@ -151,6 +247,7 @@ impl Socket {
     /// Sends up to `count` bytes of a file from `offset` without copying them through this process;
     /// 0 if the file ends there. `WouldBlock` if the socket takes none.
     pub fn send_file(&self, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<usize> {
+        self.leave_blocking_mode()?;
         let mut position = offset;
         loop {
             match rustix::fs::sendfile(&self.descriptor, file, Some(&mut position), count) {
@@ -167,6 +264,9 @@ impl Socket {
         waker: Option<BorrowedFd<'_>>,
         most: Option<Duration>,
     ) -> io::Result<Wakeup> {
+        if self.has_read_ahead() {
+            return Ok(Wakeup { readable: true, ..Wakeup::default() });
+        }
         let watched = PollFlags::IN | PollFlags::RDHUP;
         let mut both = [
             PollFd::from_borrowed_fd(self.descriptor.as_fd(), watched),
@@ -219,6 +319,8 @@ impl Socket {
     /// Gives up the descriptor, still open and registered.
     #[must_use]
     pub fn into_descriptor(self) -> OwnedFd {
+        // fcntl(2) does not fail for an open descriptor.
+        let _ = self.leave_blocking_mode();
         self.descriptor
     }
 }
@@ -404,6 +506,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
     fn listener() -> (OwnedFd, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -501,6 +604,55 @@ mod tests {
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text, "pong");
         assert_eq!(accept(&listener).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    fn pair() -> (Socket, UnixStream) {
+        let (own, peer) = UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        (Socket::new(own.into()), peer)
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_received_next_and_nothing_else_waits() {
+        let (mut socket, mut peer) = pair();
+        assert_eq!(socket.read_ahead().unwrap(), Wakeup::default());
+        peer.write_all(b"one two").unwrap();
+        let readable = Wakeup { readable: true, ..Wakeup::default() };
+        assert_eq!(socket.read_ahead().unwrap(), readable);
+        // It is there although the kernel has no more of it.
+        assert_eq!(socket.wait(None, None).unwrap(), readable);
+        assert_eq!(socket.read_ahead().unwrap(), readable);
+        assert!(socket.peek().unwrap());
+        let mut buffer = [0; 4];
+        assert_eq!((socket.receive(&mut buffer).unwrap(), &buffer), (4, b"one "));
+        assert_eq!((socket.receive(&mut buffer).unwrap(), &buffer[..3]), (3, &b"two"[..]));
+        let blocks = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        assert!(blocks(socket.receive(&mut buffer).unwrap_err()));
+        assert!(blocks(socket.peek().unwrap_err()));
+        let part = vec![0; 1 << 20];
+        for parts in [&[IoSlice::new(&part)][..], &[IoSlice::new(&part), IoSlice::new(&part)][..]] {
+            let error = loop {
+                if let Err(error) = socket.send(parts, false) {
+                    break error;
+                }
+            };
+            assert!(blocks(error));
+        }
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(blocks(socket.send_file(file.as_fd(), 0, 1 << 20).unwrap_err()));
+        // From now on it must not change the mode for each file.
+        peer.write_all(b"three").unwrap();
+        assert_eq!(socket.read_ahead().unwrap(), Wakeup::default());
+        assert!(socket.wait(None, None).unwrap().readable);
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_read_ahead() {
+        let (mut socket, peer) = pair();
+        drop(peer);
+        let ended = Wakeup { readable: true, hangup: true, waker: false };
+        assert_eq!(socket.read_ahead().unwrap(), ended);
+        assert_eq!(socket.receive(&mut [0; 4]).unwrap(), 0);
     }
 
     #[test]

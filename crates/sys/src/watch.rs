@@ -134,9 +134,34 @@ impl WatchedSocket {
         context: &mut Context<'_>,
         mut read: impl FnMut(&Socket) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        if self.socket().has_read_ahead() {
+            return Poll::Ready(read(self.socket()));
+        }
         loop {
             let mut guard = std::task::ready!(self.0.poll_read_ready(context))?;
             if let Ok(result) = guard.try_io(|watched| read(watched.get_ref())) {
+                return Poll::Ready(result);
+            }
+        }
+    }
+
+    /// Reads received bytes into `buffer`; 0 at the end of the stream. If nothing has arrived, the
+    /// task waits. Bytes that do not fill the buffer are all that had arrived, so that the next
+    /// call need not ask the kernel (epoll(7), question 9).
+    pub fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.socket().has_read_ahead() {
+            return Poll::Ready(self.socket().receive(buffer));
+        }
+        loop {
+            let mut guard = std::task::ready!(self.0.poll_read_ready(context))?;
+            if let Ok(result) = guard.try_io(|watched| watched.get_ref().receive(buffer)) {
+                if result.as_ref().is_ok_and(|count| (1..buffer.len()).contains(count)) {
+                    guard.clear_ready();
+                }
                 return Poll::Ready(result);
             }
         }

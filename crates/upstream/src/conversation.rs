@@ -47,8 +47,8 @@ thread_local! {
 pub(crate) enum Event {
     /// A piece of its response.
     Output(Bytes),
-    /// A piece of text for the error log.
-    Complaint(Bytes),
+    /// A piece of text for the error log, and whether its record ends with it.
+    Complaint(Bytes, bool),
     /// A piece of the report of a worker of this server.
     Report(Bytes),
     /// A record whose type means nothing here.
@@ -79,34 +79,64 @@ pub(crate) struct Conversation {
     queue_end: Option<Instant>,
     /// The number of bytes of the request that the socket has taken.
     written: usize,
+    /// Whether the application has said anything.
+    has_heard: bool,
+}
+
+/// The connection of a request.
+pub(crate) enum Connection {
+    /// A new one.
+    New(Socket),
+    /// One that was kept after another request, and is watched for reading.
+    Kept(WatchedSocket),
+}
+
+impl Connection {
+    fn socket(&self) -> &Socket {
+        match self {
+            Connection::New(socket) => socket,
+            Connection::Kept(watched) => watched.socket(),
+        }
+    }
+
+    fn watched(self, writes: bool) -> Result<WatchedSocket, FailureKind> {
+        let watched = match self {
+            Connection::Kept(watched) if !writes => return Ok(watched),
+            Connection::Kept(watched) => WatchedSocket::new(watched.into_socket()),
+            Connection::New(socket) if writes => WatchedSocket::new(socket),
+            Connection::New(socket) => WatchedSocket::for_reading(socket),
+        };
+        watched.map_err(|(_, error)| FailureKind::Unreachable(error))
+    }
 }
 
 impl Conversation {
-    /// Sends a request on a new connection. `encode` appends its records up to the end of the
-    /// parameters; a body in memory follows in the same system call.
+    /// Sends a request. `encode` appends its records up to the end of the parameters; a body in
+    /// memory follows in the same system call. Returns `None` if the application has closed a kept
+    /// connection, which has taken nothing.
     ///
     /// # Errors
     /// The runtime cannot watch the socket.
     pub(crate) fn begin(
-        socket: Socket,
+        connection: Connection,
         encode: impl FnOnce(&mut Vec<u8>),
-        body: Spool,
+        body: &Spool,
         patience: Patience,
         blocking_pool: &Arc<BlockingPool>,
-    ) -> Result<Self, FailureKind> {
-        let mut body = match body.into_memory() {
-            Ok(bytes) => Ok(bytes),
-            Err(spool) => Err(spool.reader(Arc::clone(blocking_pool))),
+    ) -> Result<Option<Self>, FailureKind> {
+        let mut reader = match body.in_memory() {
+            Some(_) => None,
+            None => Some(body.clone().reader(Arc::clone(blocking_pool))),
         };
-        let mut written = 0;
+        let (mut written, mut is_closed) = (0, false);
         let out = BUFFERS.with_borrow_mut(|buffers| {
             let out = &mut buffers.sent;
             out.clear();
             encode(out);
-            if let Ok(bytes) = &body {
+            if let Some(bytes) = body.in_memory() {
                 encode_body_end(out, bytes);
             }
-            let left = match socket.send(&[IoSlice::new(out)], false) {
+            let left = match connection.socket().send(&[IoSlice::new(out)], false) {
                 Ok(count) => {
                     written = count;
                     out.get(count..).unwrap_or_default().to_vec()
@@ -114,23 +144,22 @@ impl Conversation {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => out.clone(),
                 // What the application has said before it hung up tells more.
                 Err(_) => {
-                    body = Ok(Vec::new());
+                    (reader, is_closed) = (None, true);
                     Vec::new()
                 }
             };
             out.shrink_to(MOST_KEPT);
             left
         });
-        let body = body.err();
-        let watched = match out.is_empty() && body.is_none() {
-            true => WatchedSocket::for_reading(socket),
-            false => WatchedSocket::new(socket),
-        };
-        Ok(Self {
-            socket: watched.map_err(|(_, error)| FailureKind::Unreachable(error))?,
+        if is_closed && matches!(connection, Connection::Kept(_)) {
+            return Ok(None);
+        }
+        let writes = !out.is_empty() || reader.is_some();
+        Ok(Some(Self {
+            socket: connection.watched(writes)?,
             out,
             sent: 0,
-            body,
+            body: reader,
             reader: RecordReader::new(),
             events: VecDeque::new(),
             is_output_closed: false,
@@ -139,7 +168,21 @@ impl Conversation {
             is_slow: false,
             queue_end: patience.queue.map(|queue| Instant::now() + queue),
             written,
-        })
+            has_heard: false,
+        }))
+    }
+
+    /// Whether the application has said anything.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.has_heard
+    }
+
+    /// The connection after the end of the response, if nothing is left on it in either direction.
+    /// One that is watched for writing too, because the body of the request is large, is not kept.
+    pub(crate) fn into_idle(self) -> Option<WatchedSocket> {
+        let is_sent = self.out.is_empty() && self.body.is_none();
+        let is_read = self.reader.is_between_records() && self.events.is_empty();
+        (is_sent && is_read).then_some(self.socket)
     }
 
     /// The next event. After [`Event::End`] and after an error there is none.
@@ -169,8 +212,8 @@ impl Conversation {
         self.is_slow
     }
 
-    /// Ready once the application has been silent for too long, or the request too long in the
-    /// queue. A request in the queue is no silence.
+    /// Ready when the application has been silent for too long, or when the time in the queue is
+    /// over. The time of silence begins when a worker reads the request.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<FailureKind> {
         let first = self.silence.min(SLOW_AFTER);
         loop {
@@ -254,12 +297,12 @@ impl Conversation {
             }
             let ended = BUFFERS.with_borrow_mut(|buffers| {
                 let received = &mut buffers.received;
-                let count =
-                    std::task::ready!(self.socket.poll_read(context, |it| it.receive(received)));
+                let count = std::task::ready!(self.socket.poll_receive(context, received));
                 match count {
                     Ok(0) => Poll::Ready(Some(ErrorKind::UnexpectedEof.into())),
                     Err(error) => Poll::Ready(Some(error)),
                     Ok(count) => {
+                        self.has_heard = true;
                         let bytes = received.get(..count).unwrap_or_default();
                         read_records(
                             bytes,
@@ -313,7 +356,7 @@ fn read_records(
                 let content = Bytes::copy_from_slice(rest.get(skip..end).unwrap_or_default());
                 let event = match stream {
                     Stream::Stdout => Some(Event::Output(content)),
-                    Stream::Stderr => Some(Event::Complaint(content)),
+                    Stream::Stderr => Some(Event::Complaint(content, !reader.is_in_content())),
                     Stream::Report => Some(Event::Report(content)),
                     Stream::Params | Stream::Stdin => None,
                 };

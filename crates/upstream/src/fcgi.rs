@@ -3,23 +3,25 @@
 //! the client does not read.
 
 use crate::connect::{Patience, connect};
-use crate::conversation::{Conversation, Event, SLOW_AFTER};
+use crate::conversation::{Connection, Conversation, Event, SLOW_AFTER};
 use crate::failure::{Failure, FailureKind, program_failure};
+use crate::kept::{self, Claim};
 use crate::lease::Lease;
 use crate::places::Place;
 use crate::report::{self, OwnPool, Reports};
 use crate::spool::Spool;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use evenkeel_message::{
     Address, Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Source, Target,
     Variables, quoted,
 };
-use evenkeel_proto::fastcgi::{encode_begin, encode_params};
+use evenkeel_proto::fastcgi::{encode_all_params, encode_begin, encode_params};
 use evenkeel_proto::script::{
     BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head, parse_worker_head,
 };
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::peers;
+use evenkeel_sys::watch::WatchedSocket;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -33,11 +35,17 @@ use std::time::Instant;
 /// The most bytes of a body that is passed on whole, with its length.
 const MOST_WHOLE: usize = 64 << 10;
 
-/// The most records of standard error that are logged for a request.
-const MOST_COMPLAINTS: usize = 64;
+/// The most memory that the messages of a request may take until they are logged at its end.
+const MOST_COMPLAINTS: usize = 512 << 10;
 
-/// The most bytes of a record of standard error that are logged.
+/// The maximum length of a logged message in bytes, without the level that a worker puts before it.
 const MOST_COMPLAINT: usize = 8 << 10;
+
+/// The length of the level before a message of a worker (`<4>`).
+const LEVEL: usize = 3;
+
+/// No body.
+static EMPTY: Spool = Spool::empty();
 
 /// The type of the records of reports.
 const REPORT: u8 = 100;
@@ -93,40 +101,81 @@ pub async fn exchange(
         (None, Some(_)) => Voice::Program,
         (None, None) => Voice::Other,
     };
-    let mut complaints = Complaints { count: 0, voice };
+    let mut complaints = Complaints::of(voice);
     let mut reports = pool.map(Reports::new);
+    let mut body = Some(body);
     let asked = async {
-        let socket = match lease.as_mut().and_then(Lease::connection) {
-            Some(connection) => connection,
-            None => connect(&target.address, patience.connect, blocking_pool).await?,
-        };
-        if let (Voice::Other, Address::Unix(path)) = (voice, &target.address) {
-            peers::note(path, &socket);
-        }
-        let encode = |out: &mut Vec<u8>| {
-            encode_begin(out, false);
-            for name in encode_params(out, variables.joined()) {
-                let text = format!("couldn't encode envvar '{}' in 16384 bytes", quoted(name));
-                notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
+        let mut claimed = claim_worker(reports.as_ref());
+        let mut env = Variables::default();
+        let mut left_out = Vec::new();
+        let (head, first, conversation, claim) = loop {
+            let (connection, claim) = match claimed.take() {
+                Some((socket, claim)) => (Connection::Kept(socket), Some(claim)),
+                None => {
+                    let socket = match lease.as_mut().and_then(Lease::connection) {
+                        Some(connection) => connection,
+                        None => connect(&target.address, patience.connect, blocking_pool).await?,
+                    };
+                    if let Some(reports) = &reports {
+                        reports.pool().claims.note_waiting();
+                    }
+                    if let (Voice::Other, Address::Unix(path)) = (voice, &target.address) {
+                        peers::note(path, &socket);
+                    }
+                    (Connection::New(socket), None)
+                }
+            };
+            let keeps =
+                claim.is_some() || reports.as_ref().map(Reports::pool).is_some_and(has_room);
+            let encode = |out: &mut Vec<u8>| {
+                encode_begin(out, keeps);
+                // A worker of PHP takes its settings from the variables, so none may be missing.
+                match voice {
+                    Voice::OwnWorker => encode_all_params(out, &variables),
+                    Voice::Program | Voice::Other => left_out = encode_params(out, &variables),
+                }
+            };
+            let whole = body.as_ref().unwrap_or(&EMPTY);
+            let begun = Conversation::begin(connection, encode, whole, patience, blocking_pool)?;
+            let Some(mut conversation) = begun else {
+                // The worker has ended, or has closed the connection to have room for another.
+                let _taken = claim.map(|claim| claim.withdraw());
+                claimed = claim_worker(reports.as_ref());
+                continue;
+            };
+            if claim.is_none() {
+                body = None;
+            }
+            let told = (&mut *notices, &mut env);
+            match head(&mut conversation, departure, &mut complaints, told).await {
+                Ok((head, first)) => break (head, first, conversation, claim),
+                // A worker that died before it took the claim has read nothing of the request.
+                Err(FailureKind::Ended(_))
+                    if !conversation.has_heard() && claim.as_ref().is_some_and(Claim::withdraw) => {
+                }
+                Err(kind) => return Err(kind),
             }
         };
-        let begun = Conversation::begin(socket, encode, body, patience, blocking_pool);
-        let mut conversation = begun?;
-        let mut env = Variables::default();
-        let told = (&mut *notices, &mut env);
-        let (head, first) = head(&mut conversation, departure, &mut complaints, told).await?;
+        for name in left_out {
+            let text = format!("couldn't encode envvar '{}' in 16384 bytes", quoted(name));
+            notices.push(Notice::new("proxy_fcgi", Level::Warn, 2536, text));
+        }
         if let Some(reports) = &mut reports {
             reports.note_head();
         }
-        Ok((head, first, env, conversation))
+        Ok((head, first, env, (conversation, claim)))
     };
-    let (head, first, env, conversation) = match asked.await {
+    let (head, first, env, (conversation, claim)) = match asked.await {
         Ok(answered) => answered,
-        Err(kind) => return Err(Failure { kind, target }),
+        Err(kind) => {
+            complaints.end(notices);
+            return Err(Failure { kind, target });
+        }
     };
+    complaints.move_on(notices, &mut late.borrow_mut().notices);
     let late = Rc::clone(late);
     let stream = Stream {
-        open: Some(Open { conversation, lease, _place: place }),
+        open: Some(Open { conversation, lease, claim, _place: place }),
         first: VecDeque::from([first]),
         complaints,
         reports,
@@ -135,6 +184,17 @@ pub async fn exchange(
         target,
     };
     Ok(Answered { head, body: stream.gather().await, env })
+}
+
+/// Claims a worker of this server's own pool, if the request may.
+fn claim_worker(reports: Option<&Reports>) -> Option<(WatchedSocket, Claim)> {
+    let pool = reports.map(Reports::pool).filter(|pool| pool.may_claim)?;
+    kept::claim(&pool.claims)
+}
+
+/// Whether this thread can keep a connection to a worker.
+fn has_room(pool: &OwnPool) -> bool {
+    kept::has_room(&pool.claims, pool.workers)
 }
 
 /// Waits for the head. Returns the head, and the beginning of the body that came with it.
@@ -170,19 +230,27 @@ async fn head(
                     }
                     continue;
                 };
-                head.extend_from_slice(&bytes.split_to(at));
+                // The first record usually contains the whole head, which is then parsed in place.
+                let part = bytes.get(..at).unwrap_or_default();
+                let whole = if head.is_empty() {
+                    part
+                } else {
+                    head.extend_from_slice(part);
+                    &head
+                };
                 let parse = if complaints.voice == Voice::OwnWorker {
                     parse_worker_head
                 } else {
                     parse_script_head
                 };
-                let parsed = parse(&head).map_err(|bad| match bad {
+                let parsed = parse(whole).map_err(|bad| match bad {
                     BadHead::NoColon(line) => FailureKind::NoColon(line),
                     BadHead::Nothing | BadHead::Premature => FailureKind::HalfHead(true),
                 })?;
+                bytes.advance(at);
                 return Ok((parsed, bytes));
             }
-            Event::Complaint(bytes) => notices.extend(complaints.notice(&bytes)),
+            Event::Complaint(bytes, is_whole) => complaints.add(&bytes, is_whole, notices),
             Event::Report(bytes) if complaints.voice == Voice::OwnWorker => {
                 report::read_variables(&bytes, env);
             }
@@ -197,10 +265,17 @@ fn unknown(kind: u8) -> Notice {
     Notice::new("proxy_fcgi", Level::Error, 1072, format!("Got bogus record {kind}"))
 }
 
-/// Counts what an application writes to its standard error, so that it cannot flood the error log.
+/// What an application writes to its standard error. Its messages are bounded, and one line says
+/// how many were left out.
 struct Complaints {
-    count: usize,
     voice: Voice,
+    /// The part of a worker's message that has arrived.
+    part: Vec<u8>,
+    /// The memory of the messages so far.
+    held: usize,
+    left_out: usize,
+    /// The index of the notice that says how many were left out.
+    told_at: Option<usize>,
 }
 
 /// Who writes to standard error.
@@ -215,30 +290,95 @@ enum Voice {
 }
 
 impl Complaints {
-    fn notice(&mut self, text: &[u8]) -> Option<Notice> {
-        self.count += 1;
-        if self.count > MOST_COMPLAINTS {
-            return None;
+    const fn of(voice: Voice) -> Self {
+        Self { voice, part: Vec::new(), held: 0, left_out: 0, told_at: None }
+    }
+
+    /// Adds a piece of a record. A record of a worker is one message, however it arrives.
+    fn add(&mut self, piece: &[u8], is_whole: bool, notices: &mut Vec<Notice>) {
+        if self.voice != Voice::OwnWorker {
+            return self.add_message(bounded(piece, MOST_COMPLAINT), notices);
         }
-        let text = text.get(..text.len().min(MOST_COMPLAINT)).unwrap_or_default();
-        Some(match self.voice {
+        if is_whole && self.part.is_empty() {
+            return self.add_message(bounded(piece, LEVEL + MOST_COMPLAINT), notices);
+        }
+        let room = LEVEL + MOST_COMPLAINT - self.part.len();
+        self.part.extend_from_slice(bounded(piece, room));
+        if is_whole {
+            self.end(notices);
+        }
+    }
+
+    /// Adds the received part of a message whose end does not come.
+    fn end(&mut self, notices: &mut Vec<Notice>) {
+        let message = std::mem::take(&mut self.part);
+        if !message.is_empty() {
+            self.add_message(&message, notices);
+        }
+    }
+
+    fn add_message(&mut self, text: &[u8], notices: &mut Vec<Notice>) {
+        let size = text.len() + size_of::<Notice>();
+        if self.left_out == 0 && self.held + size <= MOST_COMPLAINTS {
+            self.held += size;
+            notices.push(self.notice(text));
+            return;
+        }
+        self.left_out += 1;
+        let text = format!("{} more messages of this request are left out", self.left_out);
+        match self.told_at.and_then(|at| notices.get_mut(at)) {
+            Some(told) => told.text = text.into(),
+            None => {
+                self.told_at = Some(notices.len());
+                notices.push(Notice::own(self.voice.module(), Level::Error, text));
+            }
+        }
+    }
+
+    /// Moves the notice about left out messages to `next`, to which the next messages are added.
+    fn move_on(&mut self, notices: &mut Vec<Notice>, next: &mut Vec<Notice>) {
+        if let Some(at) = self.told_at.filter(|at| *at < notices.len()) {
+            self.told_at = Some(next.len());
+            next.push(notices.remove(at));
+        }
+    }
+
+    fn notice(&self, text: &[u8]) -> Notice {
+        let module = self.voice.module();
+        match self.voice {
             Voice::OwnWorker => report::message(text),
             Voice::Program => {
                 let text = format!("mod_fcgid: stderr: {}", quoted(text.trim_ascii_end()));
-                Notice::own("fcgid", Level::Warn, text)
+                Notice::own(module, Level::Warn, text)
             }
             Voice::Other => {
                 let text = format!("Got error '{}'", quoted(text));
-                Notice::new("proxy_fcgi", Level::Error, 1071, text)
+                Notice::new(module, Level::Error, 1071, text)
             }
-        })
+        }
     }
+}
+
+impl Voice {
+    const fn module(self) -> &'static str {
+        match self {
+            Self::OwnWorker => "php",
+            Self::Program => "fcgid",
+            Self::Other => "proxy_fcgi",
+        }
+    }
+}
+
+/// The beginning of a text, up to this many bytes.
+fn bounded(text: &[u8], most: usize) -> &[u8] {
+    text.get(..most).unwrap_or(text)
 }
 
 /// A response that the application has not ended.
 struct Open {
     conversation: Conversation,
     lease: Option<Lease>,
+    claim: Option<Claim>,
     _place: Place,
 }
 
@@ -298,9 +438,9 @@ impl Stream {
             let Some(open) = &mut self.open else { return Poll::Ready(None) };
             match std::task::ready!(open.conversation.poll_event(context)) {
                 Ok(Event::Output(bytes)) => return Poll::Ready(Some(Ok(bytes))),
-                Ok(Event::Complaint(bytes)) => {
-                    let notice = self.complaints.notice(&bytes);
-                    self.late.borrow_mut().notices.extend(notice);
+                Ok(Event::Complaint(bytes, is_whole)) => {
+                    let notices = &mut self.late.borrow_mut().notices;
+                    self.complaints.add(&bytes, is_whole, notices);
                 }
                 Ok(Event::Report(bytes)) => match &mut self.reports {
                     Some(reports) => reports.add(&bytes),
@@ -308,17 +448,26 @@ impl Stream {
                 },
                 Ok(Event::Unknown(kind)) => self.late.borrow_mut().notices.push(unknown(kind)),
                 Ok(Event::End) => {
-                    let lease = self.open.take().and_then(|open| open.lease);
+                    let Some(Open { conversation, lease, claim: _claim, _place }) =
+                        self.open.take()
+                    else {
+                        return Poll::Ready(None);
+                    };
                     if let Some(lease) = lease {
                         lease.done();
                     }
-                    if let Some(reports) = self.reports.take() {
-                        reports.end(&mut self.late.borrow_mut());
+                    let reports = self.reports.take();
+                    let kept = reports.and_then(|it| it.end(&mut self.late.borrow_mut()));
+                    if let Some((pool, link)) = kept
+                        && let Some(socket) = conversation.into_idle()
+                    {
+                        kept::keep(&pool.claims, link, socket);
                     }
                     return Poll::Ready(None);
                 }
                 Err(kind) => {
                     self.open = None;
+                    self.complaints.end(&mut self.late.borrow_mut().notices);
                     let error = match &kind {
                         FailureKind::Silent => io::ErrorKind::TimedOut.into(),
                         _ => io::ErrorKind::UnexpectedEof.into(),
@@ -363,5 +512,59 @@ impl Source for Broken {
     fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
         let next = self.0.pop_front().map(Ok);
         Poll::Ready(next.or_else(|| self.1.take().map(Err)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_a_worker_is_one_message_with_one_level_however_it_arrives() {
+        let record = [&b"<4>"[..], &b"<0>".repeat(3000)].concat();
+        for size in [1, 2, 100, 4096, 20_000] {
+            let (mut complaints, mut notices) = (Complaints::of(Voice::OwnWorker), Vec::new());
+            let mut pieces = record.chunks(size).peekable();
+            while let Some(piece) = pieces.next() {
+                complaints.add(piece, pieces.peek().is_none(), &mut notices);
+            }
+            complaints.add(b"<6>next", true, &mut notices);
+            let [first, next] = &*notices else { panic!("{} messages", notices.len()) };
+            assert_eq!((first.level, first.text.len()), (Level::Warn, MOST_COMPLAINT));
+            assert!(first.text.starts_with("<0><0>"));
+            assert_eq!((next.level, &*next.text), (Level::Info, "next"));
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_message_whose_end_does_not_come_is_told() {
+        let (mut complaints, mut notices) = (Complaints::of(Voice::OwnWorker), Vec::new());
+        complaints.add(b"<2>begun", false, &mut notices);
+        assert!(notices.is_empty());
+        complaints.end(&mut notices);
+        complaints.end(&mut notices);
+        assert_eq!(notices, [Notice::own("php", Level::Crit, "begun")]);
+    }
+
+    #[test]
+    fn one_line_says_how_many_messages_were_left_out() {
+        let (mut complaints, mut notices) = (Complaints::of(Voice::Program), Vec::new());
+        for _ in 0..300 {
+            complaints.add(&[b'x'; MOST_COMPLAINT], true, &mut notices);
+        }
+        let kept = notices.len() - 1;
+        assert!(kept >= 60, "{kept} are kept");
+        let text = |left: usize| format!("{left} more messages of this request are left out");
+        assert_eq!(notices[kept].text, text(300 - kept));
+        // The line goes on with the response.
+        let mut late = vec![Notice::own("core", Level::Error, "other")];
+        complaints.move_on(&mut notices, &mut late);
+        complaints.add(b"x", true, &mut late);
+        assert_eq!((notices.len(), late.len()), (kept, 2));
+        assert_eq!((late[1].module, &*late[1].text), ("fcgid", &*text(301 - kept)));
+        let mut short = Complaints::of(Voice::OwnWorker);
+        notices.clear();
+        (0..3000).for_each(|_| short.add(b"<4>PHP Warning:  Undefined", true, &mut notices));
+        assert_eq!((notices.len(), short.left_out), (3000, 0));
     }
 }

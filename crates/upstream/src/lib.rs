@@ -10,6 +10,7 @@ mod failure;
 mod fcgi;
 mod filter_program;
 mod gather;
+mod kept;
 mod lease;
 mod places;
 mod report;
@@ -18,6 +19,7 @@ mod timer;
 
 pub use cgi::{Complain, Remains, Run, RunFailure, ask_program, run_command, run_program};
 pub use connect::Patience;
+pub use evenkeel_sys::claims::Claims;
 pub use failure::{Failure, FailureKind, program_failure};
 pub use fcgi::{Answered, Ask, exchange};
 pub use filter_program::{FilterFailure, FilterRun, filter_source};

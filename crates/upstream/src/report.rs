@@ -1,9 +1,12 @@
 //! What the workers of this server's own pools say beside their responses: messages for the error
 //! log with their level, and a report of what the request has cost, with the notes and variables
-//! that the script has set (`php/evenkeel-php.c`: `end_request`).
+//! that the script has set, and what the worker calls the connection if it keeps it
+//! (`php/evenkeel-php.c`: `end_request`).
 
 use crate::failure::FailureKind;
 use evenkeel_message::{Late, Level, Notice, Variables, quoted};
+use evenkeel_sys::claims::{Claims, Link};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The most bytes of a report.
@@ -15,6 +18,12 @@ pub struct OwnPool {
     pub name: Box<str>,
     /// Gets the time in microseconds that the request has waited for a worker.
     pub note_line_us: Box<dyn Fn(u64)>,
+    /// The words by which its idle workers are claimed.
+    pub claims: Arc<Claims>,
+    /// Whether the request may claim one.
+    pub may_claim: bool,
+    /// How many workers it has.
+    pub workers: usize,
 }
 
 /// The report of a request in progress.
@@ -89,6 +98,10 @@ impl Reports {
         Self { pool, begun: Instant::now(), head_us: 0, bytes: Vec::new() }
     }
 
+    pub(crate) fn pool(&self) -> &OwnPool {
+        &self.pool
+    }
+
     pub(crate) fn note_head(&mut self) {
         self.head_us = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
     }
@@ -104,15 +117,17 @@ impl Reports {
         pool_failure(&self.pool.name, kind, script)
     }
 
-    /// Sets the notes and variables of the report.
-    pub(crate) fn end(self, late: &mut Late) {
+    /// Sets the notes and variables of the report. Returns the pool and the link of the connection,
+    /// if the worker keeps the connection.
+    pub(crate) fn end(self, late: &mut Late) -> Option<(OwnPool, Link)> {
         let all_us = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let Some((costs, mut rest)) = self.bytes.split_at_checked(32) else { return };
+        let (costs, mut rest) = self.bytes.split_at_checked(32)?;
         let costs: Vec<u64> = costs
             .chunks_exact(8)
             .filter_map(|number| number.try_into().ok().map(u64::from_le_bytes))
             .collect();
-        let &[cpu_us, ready_us, wall_us, _peak] = &*costs else { return };
+        let &[cpu_us, ready_us, wall_us, _peak] = &*costs else { return None };
+        let mut link = None;
         // The worker sees nothing of the time before it accepts.
         let line_us = all_us.saturating_sub(wall_us).min(self.head_us);
         (self.pool.note_line_us)(line_us);
@@ -121,6 +136,7 @@ impl Reports {
             match kind {
                 b'n' => late.notes.set(name, value),
                 b'e' => late.env.set(name, value),
+                b'k' => link = Link::read(value),
                 _ => {}
             }
         }
@@ -132,6 +148,7 @@ impl Reports {
         ] {
             late.notes.set(name, value.to_string());
         }
+        Some((self.pool, link?))
     }
 }
 
@@ -175,20 +192,28 @@ mod tests {
         let reports = |bytes: &[u8]| {
             let told = Rc::clone(&line);
             let note_line_us = Box::new(move |us| told.set(us));
-            let mut reports = Reports::new(OwnPool { name: "php".into(), note_line_us });
+            let (claims, may_claim) = (Claims::new().unwrap(), false);
+            let name = "php".into();
+            let pool = OwnPool { name, note_line_us, claims, may_claim, workers: 1 };
+            let mut reports = Reports::new(pool);
             reports.add(bytes);
             let mut late = Late::default();
-            reports.end(&mut late);
-            late
+            let link = reports.end(&mut late).map(|(_, link)| link);
+            (late, link)
         };
         let mut bytes: Vec<u8> = [7_u64, 2, 19, 0].iter().flat_map(|it| it.to_le_bytes()).collect();
         bytes.extend(b"n\0\x01\0\x02abce\0\x01\0\x01XYn\0\xff");
-        let late = reports(&bytes);
+        let (late, link) = reports(&bytes);
+        assert_eq!(link, None);
         let note = |name: &str| late.notes.value(name).map(<[u8]>::to_vec);
         assert_eq!(note("app-cpu-us"), Some(b"7".to_vec()));
         assert_eq!(note("app-wait-us"), Some(b"10".to_vec()));
         assert_eq!(note("a"), Some(b"bc".to_vec()));
         assert_eq!(late.env.value("X"), Some(&b"Y"[..]));
-        assert!(!reports(&bytes[..31]).notes.contains("app-cpu-us"));
+        assert!(!reports(&bytes[..31]).0.notes.contains("app-cpu-us"));
+        bytes.truncate(32);
+        bytes.extend(b"k\0\0\0\x0c\x01\0\0\0\x02\0\0\0\x03\0\0\0");
+        let kept = reports(&bytes).1;
+        assert!(kept.is_some() && kept == Link::read(&bytes[37..]));
     }
 }

@@ -24,8 +24,8 @@ const STRETCH: usize = 256 << 10;
 /// The most bytes of a file system that bodies leave free.
 const MOST_RESERVE: u64 = 1 << 30;
 
-/// A whole body.
-#[derive(Debug, Default)]
+/// A whole body. A copy shares the file.
+#[derive(Clone, Debug, Default)]
 pub struct Spool {
     memory: Vec<u8>,
     file: Option<Arc<File>>,
@@ -42,6 +42,11 @@ pub enum SpoolError {
 }
 
 impl Spool {
+    /// An empty body.
+    pub(crate) const fn empty() -> Self {
+        Self { memory: Vec::new(), file: None, length: 0 }
+    }
+
     /// Reads a body to its end. A body that does not fit into memory goes into a file in `folder`.
     ///
     /// # Errors
@@ -76,9 +81,9 @@ impl Spool {
         self.length
     }
 
-    /// Returns the body if all of it is in memory, and the spool otherwise.
-    pub(crate) fn into_memory(self) -> Result<Vec<u8>, Self> {
-        if self.file.is_none() { Ok(self.memory) } else { Err(self) }
+    /// The body, if all of it is in memory.
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
+        self.file.is_none().then_some(&*self.memory)
     }
 
     /// Appends the bytes in memory to the file.

@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 32] = [
+pub const MODULES: [&str; 34] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -91,6 +91,8 @@ pub const MODULES: [&str; 32] = [
     "actions",
     "include",
     "ssl",
+    "proxy",
+    "proxy_fcgi",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -281,6 +283,17 @@ pub const ROWS: &[Row] = &[
     row("rewrite", 9, INNER, "RewriteRule \"$rewrite_rest\" \"$rewrite_place\" $rewrite_flags"),
     row("rewrite", 3, OPEN, "RewriteRule \"$rewrite_any\" - $rewrite_refusal"),
     row("rewrite", 1, SERVER, "RewriteMap lower int:tolower"),
+    // proxy, proxy_fcgi
+    row("proxy", 3, SERVER, "ProxyPass \"$prefix\" \"$application\""),
+    row("proxy", 1, SERVER, "ProxyPass \"$prefix\" !"),
+    row("proxy", 3, SERVER, "ProxyPassMatch \"$alias_pattern\" \"$application_match\""),
+    row("proxy", 1, SERVER, "ProxyPassMatch \"$uri_pattern\" !"),
+    row("proxy", 2, LOCATION, "ProxyPass \"$application\""),
+    row("proxy", 2, OPEN, "SetHandler \"proxy:$application_root\""),
+    row("proxy", 1, OPEN, "ProxyErrorOverride $switch"),
+    row("proxy_fcgi", 1, OPEN, "ProxyFCGIBackendType $application_kind"),
+    row("rewrite", 2, SERVER, "RewriteRule \"$rewrite_path\" \"$application$1\" [P]"),
+    row("rewrite", 2, INNER, "RewriteRule \"$rewrite_rest\" \"$application$1\" [P]"),
     // expires, allowmethods
     row("expires", 1, OPEN, "ExpiresActive $switch"),
     row("expires", 2, OPEN, "ExpiresDefault $expiry"),
@@ -423,6 +436,11 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("rewrite_place", &["$hub", "$hub", "$uri", "$1", "$name/$1", "index.html", "/index.html", "/dir/$1", "$1.txt", "$1?x=1", "@SITE@/htdocs$hub", "@SITE@/out/x.txt", "../$1", "$2"]),
     ("rewrite_flags", &["", "", "[L]", "[L]", "[L]", "[PT]", "[PT,L]", "[R]", "[R=301,L]", "[END]", "[QSA,L]", "[NC]", "[C]", "[S=1]", "[NS]", "[NE,R]", "[DPI]", "[QSD]", "[B]", "[UNC]", "[UnsafeAllow3F]", "[E=FLAG:1]", "[E=!FLAG]", "[H=type-map]", "[T=text/x-made]", "[N=5]", "[CO=a:b:.test]"]),
     ("rewrite_refusal", &["[F]", "[F]", "[F,NS]", "[G]", "[R=404]", "[L]", "[END]", "[E=FLAG:1]", "[H=default-handler]", "[C]", "[S=2]", "[T=text/x-made]"]),
+    // proxy. The application of the attack listens at an address of its own.
+    ("application_root", &["fcgi://127.0.0.3:@PORT@", "fcgi://127.0.0.3:@PORT@/"]),
+    ("application", &["fcgi://127.0.0.3:@PORT@/", "fcgi://127.0.0.3:@PORT@@SITE@/htdocs/", "fcgi://127.0.0.3:@PORT@@SITE@/htdocs$hub", "fcgi://127.0.0.3:@PORT@@SITE@/out/"]),
+    ("application_match", &["fcgi://127.0.0.3:@PORT@@SITE@/htdocs/$1", "fcgi://127.0.0.3:@PORT@@SITE@/htdocs$1", "fcgi://127.0.0.3:@PORT@/$1", "fcgi://127.0.0.3:@PORT@@SITE@/htdocs$in_file"]),
+    ("application_kind", &["FPM", "GENERIC"]),
     // expires, allowmethods. Times that the seconds of the request do not change.
     ("expiry", &["A0", "\"modification plus 1 hour\"", "M5", "A-5"]),
     ("expiring", &["text/html", "text/*", "*/*", "image/png"]),

@@ -4,6 +4,7 @@
 //! attack --help` describes its use.
 
 pub mod accepted;
+mod application;
 pub mod client;
 pub mod compose;
 pub mod dice;

@@ -2,6 +2,7 @@
 //! addresses, so that everything they say about a site can be equal. A reload of both loads a batch
 //! of sites. If either server refuses a configuration, it is found and left out.
 
+use super::application;
 use super::grammar::{MODULES, load_line};
 use super::guard::{Guard, OVER};
 use super::site::{Node, Place, Site, text};
@@ -100,6 +101,7 @@ impl Pair {
         fs::write(root.path().join("mime.types"), TYPES).map_err(told)?;
         fs::write(root.path().join("default/a.txt"), "default").map_err(told)?;
         let port = free_port()?;
+        application::start((Ipv4Addr::new(127, 0, 0, 3), port).into())?;
         let servers = [None, None];
         Ok(Pair {
             kinds,

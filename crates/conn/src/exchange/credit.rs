@@ -2,7 +2,7 @@
 //! one that waits for a permit holds no credit.
 
 use crate::thread::Workplace;
-use evenkeel_scoreboard::{Credit, Gate, Waiting};
+use evenkeel_scoreboard::{Credit, Gate, PermitWait, SharedPermit, Waiting, WorkerPermits};
 use evenkeel_sys::bulkhead::{self, Bulkhead, Permit};
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,10 +15,20 @@ use std::task::{Context, Poll, ready};
 pub(crate) struct Lease {
     gate: Arc<Gate>,
     bulkhead: Arc<Bulkhead>,
+    /// The permits where a connection holds its thread.
+    permits: Option<Arc<WorkerPermits>>,
     credit: RefCell<Option<Credit>>,
     waiting: RefCell<Option<Waiting>>,
-    permit: RefCell<Option<Permit>>,
+    permit: RefCell<Option<HeldPermit>>,
     in_line: RefCell<Option<bulkhead::Acquire>>,
+    waiting_for_permit: RefCell<Option<PermitWait>>,
+}
+
+/// A permit, held for its drop.
+#[expect(dead_code, reason = "held for its drop")]
+enum HeldPermit {
+    OfChild(Permit),
+    OfServer(SharedPermit),
 }
 
 impl Lease {
@@ -26,10 +36,12 @@ impl Lease {
         Self {
             gate: Arc::clone(&place.gate),
             bulkhead: Arc::clone(&place.bulkhead),
+            permits: place.permits.clone(),
             credit: RefCell::new(credit),
             waiting: RefCell::default(),
             permit: RefCell::default(),
             in_line: RefCell::default(),
+            waiting_for_permit: RefCell::default(),
         }
     }
 
@@ -43,6 +55,7 @@ impl Lease {
     pub(crate) fn end_work(&self) {
         drop(self.permit.take());
         drop(self.in_line.take());
+        drop(self.waiting_for_permit.take());
     }
 
     fn give_back(&self) {
@@ -73,11 +86,16 @@ impl Lease {
         if self.permit.borrow().is_some() {
             return Poll::Ready(());
         }
-        let mut in_line = self.in_line.borrow_mut();
-        let wait = in_line.get_or_insert_with(|| self.bulkhead.acquire());
-        match Pin::new(wait).poll(context) {
+        let acquired = match &self.permits {
+            // The worker polls the request again when a permit may be free.
+            Some(permits) => match permits.take(&mut self.waiting_for_permit.borrow_mut()) {
+                Some(permit) => Poll::Ready(Some(HeldPermit::OfServer(permit))),
+                None => Poll::Pending,
+            },
+            None => self.poll_own_permit(context).map(|permit| permit.map(HeldPermit::OfChild)),
+        };
+        match acquired {
             Poll::Ready(permit) => {
-                *in_line = None;
                 *self.permit.borrow_mut() = permit;
                 Poll::Ready(())
             }
@@ -86,6 +104,15 @@ impl Lease {
                 Poll::Pending
             }
         }
+    }
+
+    /// Ready once there is a permit of the child.
+    fn poll_own_permit(&self, context: &mut Context<'_>) -> Poll<Option<Permit>> {
+        let mut in_line = self.in_line.borrow_mut();
+        let wait = in_line.get_or_insert_with(|| self.bulkhead.acquire());
+        let permit = ready!(Pin::new(wait).poll(context));
+        *in_line = None;
+        Poll::Ready(permit)
     }
 
     /// Ready once there are both.

@@ -278,6 +278,7 @@ pub(crate) mod tests {
             bulkhead: Arc::clone(BlockingPool::new(1).bulkhead()),
             slots: None,
             client_wait: None,
+            permits: None,
             line,
             ports: Arc::from([]),
             addresses: Arc::default(),

@@ -7,7 +7,7 @@ use evenkeel_message::Peer;
 use evenkeel_sys::clock;
 use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_tls::Facts;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// A connection.
@@ -64,12 +64,10 @@ impl Connection {
     }
 
     pub(crate) fn to_parked_state(&self) -> ParkedState {
-        let ip = match self.peer.client.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
+        let (high, low, v4) = match self.peer.client.ip() {
+            IpAddr::V4(ip) => (0, ip.to_bits().into(), IS_V4),
+            IpAddr::V6(ip) => ((ip.to_bits() >> 64) as u64, ip.to_bits() as u64, 0),
         };
-        let bits = ip.to_bits();
-        let v4 = if self.peer.client.is_ipv4() { IS_V4 } else { 0 };
         let told = if self.is_told { IS_TOLD } else { 0 };
         let introduction = match self.introduction {
             Introduction::None => 0,
@@ -86,16 +84,15 @@ impl Connection {
             | u64::from(self.server >> 15 & 0x1FFF) << 48
             | introduction
             | told;
-        [(bits >> 64) as u64, bits as u64, who, place]
+        [high, low, who, place]
     }
 
     /// The connection that was parked with that state; none where its local address is not known.
     pub(crate) fn from_parked_state(state: ParkedState, addresses: &Addresses) -> Option<Self> {
         let [high, low, who, place] = state;
-        let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
-        let ip = match (place & IS_V4 != 0, ip.to_ipv4_mapped()) {
-            (true, Some(v4)) => IpAddr::V4(v4),
-            _ => IpAddr::V6(ip),
+        let ip = match place & IS_V4 {
+            0 => IpAddr::V6(Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low))),
+            _ => IpAddr::V4(Ipv4Addr::from_bits(low as u32)),
         };
         let local = place as u16;
         let client = SocketAddr::new(ip, who as u16);

@@ -256,7 +256,8 @@ impl ConnectionSite for Stub {
         if request.head.target() == b"/address-panic" {
             panic!("address as asked");
         }
-        evenkeel_proto::address(request, &self.settings.options)?;
+        let known = evenkeel_proto::KnownHost::default();
+        evenkeel_proto::address(request, &self.settings.options, &known)?;
         let raw = evenkeel_proto::raw_path(&request.head);
         let read = request.resource.path.read(raw, UriOptions::default());
         read.map_err(|reason| evenkeel_proto::bad_path(reason, raw))

@@ -44,7 +44,7 @@ impl Within {
                 pattern.push(b'*');
                 Within::Below(Glob::new(pattern, ANY))
             }
-            Place::Proxy(_) | Place::Pattern => Within::Nowhere,
+            Place::LocationMatch(_) | Place::Proxy(_) | Place::Pattern => Within::Nowhere,
         }
     }
 

@@ -10,6 +10,7 @@ use evenkeel_sys::open;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// The largest form that is kept, in bytes.
@@ -33,6 +34,8 @@ struct State {
     /// The keys of `forms` in the order in which they are examined.
     order: VecDeque<Key>,
     bytes: usize,
+    /// The counter to which `bytes` is added, if there is one.
+    total: Option<&'static AtomicU64>,
 }
 
 /// The address of a body in memory or of an open file, its length, and how it was compressed.
@@ -114,6 +117,15 @@ impl CompressedForms {
         Self { limit_bytes, state: RefCell::default() }
     }
 
+    /// Adds the bytes of the kept forms to a counter, which the caches of other threads may share.
+    pub fn count_in(&self, total: &'static AtomicU64) {
+        let mut state = self.state.borrow_mut();
+        let bytes = state.bytes;
+        state.subtract(bytes);
+        state.total = Some(total);
+        state.add(bytes);
+    }
+
     /// The compressed form of a body, if it is kept.
     pub(crate) fn get(&self, origin: &Origin, encoder: Encoder) -> Option<Made> {
         let mut state = self.state.borrow_mut();
@@ -135,10 +147,10 @@ impl CompressedForms {
         let key = origin.key(encoder);
         let form = Form { origin, made, was_used: false };
         match state.forms.insert(key, form) {
-            Some(old) => state.bytes -= old.weight(),
+            Some(old) => state.subtract(old.weight()),
             None => state.order.push_back(key),
         }
-        state.bytes += weight;
+        state.add(weight);
     }
 
     /// Lets go of bodies that nobody else holds any more. Called about once a second.
@@ -187,8 +199,28 @@ impl State {
 
     fn drop_form(&mut self, key: &Key) {
         if let Some(form) = self.forms.remove(key) {
-            self.bytes -= form.weight();
+            self.subtract(form.weight());
         }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if let Some(total) = self.total {
+            total.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    fn subtract(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        if let Some(total) = self.total {
+            total.fetch_sub(bytes as u64, Relaxed);
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.subtract(self.bytes);
     }
 }
 
@@ -263,6 +295,29 @@ mod tests {
         let (_next, body) = cached(b'b');
         forms.keep(Origin::of(&body).unwrap(), GZIP, made(10));
         assert_eq!(forms.held(), (1, 10 + FORM_BYTES));
+    }
+
+    #[test]
+    fn caches_add_their_bytes_to_one_counter_until_they_drop_them() {
+        static TOTAL: AtomicU64 = AtomicU64::new(0);
+        let caches = [CompressedForms::new(1 << 20), CompressedForms::new(1 << 20)];
+        let bodies = [cached(b'a'), cached(b'b')];
+        let keep = |at: usize, length| {
+            caches[at].keep(Origin::of(&bodies[at].1).unwrap(), GZIP, made(length));
+            TOTAL.load(Relaxed)
+        };
+        let weight = |length: usize| (length + FORM_BYTES) as u64;
+        assert_eq!(keep(0, 100), 0);
+        caches.iter().for_each(|cache| cache.count_in(&TOTAL));
+        assert_eq!(TOTAL.load(Relaxed), weight(100));
+        assert_eq!(keep(1, 30), weight(100) + weight(30));
+        assert_eq!(keep(1, 50), weight(100) + weight(50));
+        let [first, second] = caches;
+        drop(first);
+        assert_eq!(TOTAL.load(Relaxed), weight(50));
+        drop(bodies);
+        second.tick();
+        assert_eq!(TOTAL.load(Relaxed), 0);
     }
 
     #[test]

@@ -4,11 +4,10 @@
 use super::error_document::ErrorDocument;
 use super::options::{AllowOverride, OptionChange};
 use super::sections::Section;
-use super::server::LogLevels;
 use crate::Merge;
 use crate::settings::merged;
 use evenkeel_expr::Text;
-use evenkeel_message::{AllowEncodedSlashes, Status};
+use evenkeel_message::{AllowEncodedSlashes, LogLevels, Status};
 use std::collections::HashSet;
 use std::sync::Arc;
 

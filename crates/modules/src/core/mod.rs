@@ -37,8 +37,7 @@ pub use ranges::cut_to_ranges;
 pub use refusal::{cited, denied_by, listed, refused_target};
 pub use sections::{Kind, Match, Section};
 pub use server::{
-    Aliases, Conduct, HttpProtocol, LogLevels, Sections, Server, ServerTokens, TraceEnable,
-    is_logged,
+    Aliases, Conduct, HttpProtocol, Sections, Server, ServerTokens, TraceEnable, is_logged,
 };
 pub use server_directives::parse_interval;
 pub use settings::CoreSettings;

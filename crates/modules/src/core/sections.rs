@@ -207,7 +207,8 @@ fn directory_path(scope: &Scope, argument: &str) -> String {
 fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let argument = Argument::of(block, block.call.name == "<Location")?;
     let (matches, place) = if argument.is_pattern {
-        (compile_pattern(scope, block, &argument.text)?, Place::Pattern)
+        let pattern = argument.text.as_str().into();
+        (compile_pattern(scope, block, &argument.text)?, Place::LocationMatch(pattern))
     } else {
         (plain(&argument.text), Place::Location(argument.text.as_str().into()))
     };

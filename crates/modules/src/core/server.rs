@@ -4,7 +4,7 @@ use super::CoreSettings;
 use super::sections::Section;
 use crate::{Merge, Shared};
 use evenkeel_config::Position;
-use evenkeel_message::Level;
+use evenkeel_message::{Level, LogLevels};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -143,22 +143,26 @@ pub struct Sections {
 unsaid!(Conduct);
 unsaid!(Sections);
 
-/// LogLevel: one level for all and exceptions by module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogLevels {
-    /// For modules that are not named.
-    pub all: Option<Level>,
-    /// By module name (`alias`).
-    pub modules: Vec<(Box<str>, Level)>,
+impl Server {
+    /// Whether a notice of that module and level is written: by the LogLevel of a section, or
+    /// without one by that of the server.
+    #[must_use]
+    pub fn is_logged(&self, section: Option<&LogLevels>, module: &str, level: Level) -> bool {
+        self.lets_pass(section.unwrap_or(&self.conduct.log_level), module, level)
+    }
+
+    /// Whether these levels let a notice pass. Level `notice` is written to files and programs
+    /// whatever LogLevel says, but not to syslog (log.c: log_error_core).
+    fn lets_pass(&self, levels: &LogLevels, module: &str, level: Level) -> bool {
+        let is_syslog = || self.error_log.as_ref().is_some_and(|log| names_syslog(&log.0));
+        level <= levels.of(module) || level == Level::Notice && !is_syslog()
+    }
 }
 
-impl LogLevels {
-    /// The level up to which the module's notices are written; `warn` where nothing is said.
-    #[must_use]
-    pub fn of(&self, module: &str) -> Level {
-        let named = self.modules.iter().rev().find(|(name, _)| &**name == module);
-        named.map(|(_, level)| *level).or(self.all).unwrap_or(Level::Warn)
-    }
+/// Whether the argument of ErrorLog is `syslog`, with or without a facility.
+fn names_syslog(argument: &str) -> bool {
+    let word = argument.split(':').next().unwrap_or_default();
+    word.eq_ignore_ascii_case("syslog")
 }
 
 /// Whether a notice of that module and level is written for a request of this server and section
@@ -166,8 +170,7 @@ impl LogLevels {
 #[must_use]
 pub fn is_logged(core: CoreSettings<'_>, module: &str, level: Level) -> bool {
     let said = &core.directory.log_level;
-    let said_nothing = said.all.is_none() && said.modules.is_empty();
-    level <= if said_nothing { &core.server.conduct.log_level } else { said }.of(module)
+    core.server.is_logged((!said.is_empty()).then_some(said), module, level)
 }
 
 impl Merge for LogLevels {
@@ -239,5 +242,32 @@ impl Merge for Sections {
             directories: [base.directories.as_slice(), &over.directories].concat(),
             locations: [base.locations.as_slice(), &over.locations].concat(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+
+    #[test]
+    fn level_notice_is_written_to_files_and_programs_whatever_log_level_says() {
+        let server = |text: &str| apply(crate::core::MODULE, text).unwrap().server.core;
+        for (log, is_written) in [
+            ("", true),
+            ("ErrorLog logs/error_log\n", true),
+            ("ErrorLog |/bin/cat\n", true),
+            ("ErrorLog syslogs\n", true),
+            ("ErrorLog syslog\n", false),
+            ("ErrorLog SYSLOG:local1\n", false),
+        ] {
+            let server = server(&format!("{log}LogLevel error"));
+            let passing = |level: &Level| server.is_logged(None, "php", *level);
+            let all: Vec<Level> = Level::ALL.into_iter().filter(passing).collect();
+            let mut expected = Level::ALL[..4].to_vec();
+            expected.extend(is_written.then_some(Level::Notice));
+            assert_eq!(all, expected, "{log}");
+        }
+        assert!(server("ErrorLog syslog\nLogLevel info").is_logged(None, "php", Level::Notice));
     }
 }

@@ -105,17 +105,24 @@ pub struct Global {
     pub types_config: Option<PathBuf>,
 }
 
-/// Sets the media type, handler, encoding and language of a request by the name of its file. A
-/// folder (`is_directory`) has the type and the handler `httpd/unix-directory`; ScriptAlias
-/// replaces the handler (mod_dir.c: `fixup_dir`).
+/// Sets the media type, handler, encoding and language of a request by the name of its file, or by
+/// the URL to which a rule passes it on. A folder (`is_directory`) has the type and the handler
+/// `httpd/unix-directory`; ScriptAlias replaces the handler (mod_dir.c: `fixup_dir`).
 pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_directory: bool) {
     if is_directory {
         request.resource.content.media_type = Some(FOLDER.into());
         request.resource.content.handler.get_or_insert_with(|| FOLDER.into());
         return;
     }
-    let Resource { file, path_info, content, .. } = &mut request.resource;
-    let mut name = Cow::Borrowed(file.as_os_str().as_bytes());
+    let Resource { file, path_info, content, proxied, .. } = &mut request.resource;
+    let names_handler = proxied.is_none();
+    let mut name = Cow::Borrowed(match proxied.as_deref() {
+        None => file.as_os_str().as_bytes(),
+        Some(proxied) if proxied.is_raw => {
+            proxied.name.split(|byte| *byte == b'?').next().unwrap_or_default()
+        }
+        Some(proxied) => &proxied.name,
+    });
     if settings.use_path_info == Some(true) {
         name.to_mut().extend_from_slice(path_info);
     }
@@ -132,7 +139,7 @@ pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_
             content.media_type = Some(media_type.as_bytes().into());
         }
         if let Some(extension) = known {
-            apply(content, extension);
+            apply(content, extension, names_handler);
             charset = extension.charset.as_deref().filter(|c| !c.is_empty()).or(charset);
         }
     }
@@ -208,7 +215,8 @@ fn in_lower_case(part: &str) -> Cow<'_, str> {
     }
 }
 
-fn apply(content: &mut Content, extension: &Extension) {
+/// Adds what an extension says. It names no handler of a request that a rule passes on.
+fn apply(content: &mut Content, extension: &Extension, names_handler: bool) {
     let said = |text: &Option<Box<str>>| -> Option<Box<[u8]>> {
         text.as_deref().filter(|text| !text.is_empty()).map(|text| text.as_bytes().into())
     };
@@ -221,7 +229,7 @@ fn apply(content: &mut Content, extension: &Extension) {
             Some(outer) => [&outer, &b", "[..], &encoding].concat().into(),
         });
     }
-    if let Some(handler) = said(&extension.handler) {
+    if let Some(handler) = said(&extension.handler).filter(|_| names_handler) {
         content.handler = Some(handler);
     }
     let add = |list: &mut Option<Box<[u8]>>, filters: Box<[u8]>| {

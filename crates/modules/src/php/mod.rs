@@ -46,6 +46,9 @@ pub const MODULE: Module = Module {
          count. RLimitCPU and RLimitMEM do not act on scripts, as in mod_php.",
         "AppSlowLog gets the backtrace of a script that runs longer than AppSlowTimeout, in the \
          form of php-fpm's slow log. A function of PHP's that waits is in it once it returns.",
+        "AppNice acts on the workers and on what their scripts start. A value below that of the \
+         server needs CAP_SYS_NICE or RLIMIT_NICE: without it a worker keeps the server's value, \
+         and the error log says so.",
         "In one process (`-X`) a second process starts and ends the workers.",
         "A worker that a script ends is replaced, and the client gets 503, or a broken response \
          if its head was sent. A script that is silent for longer than Timeout gets 504.",

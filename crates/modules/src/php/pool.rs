@@ -13,10 +13,11 @@ use std::sync::Arc;
 pub(super) const DIRECTIVES: &[Directive] = &[
     directive("PHPINIDir", Where::SERVER, Shape::One, "", "Directory containing the php.ini file", ini_dir),
     global_directive("AppMaxWorkers", Shape::One, "auto", "How many workers a pool may have: a number, or auto for what cores, memory and the costs of requests allow", max_workers),
-    global_directive("AppMinSpare", Shape::One, "1", "How many workers more than work a pool has", min_spare),
-    global_directive("AppMaxSpare", Shape::One, "8", "How many workers more than were needed lately a pool keeps", max_spare),
+    global_directive("AppMinSpare", Shape::One, "1", "How many idle workers a pool keeps ready", min_spare),
+    global_directive("AppMaxSpare", Shape::One, "8", "How many idle workers a pool keeps at most, beyond what was needed lately", max_spare),
     global_directive("AppMaxRequests", Shape::One, "0", "After how many requests a worker ends; 0 is never", max_requests),
     global_directive("AppMemory", Shape::One, "0", "How many bytes of memory a worker may keep after a request before it ends, with K, M or G; 0 is any number", memory),
+    global_directive("AppNice", Shape::One, "", "The nice value of the workers, from 0 to 19; that of the server unless set", nice),
     global_directive("AppRequestTimeout", Shape::One, "0", "How many seconds a script may run before it is ended with 504; 0 is any number", request_timeout),
     global_directive("AppQueueTimeout", Shape::One, "", "How many seconds a request may wait for a worker before it is answered with 503; those of Timeout unless set", queue_timeout),
     global_directive("AppSlowLog", Shape::One, "", "The file for backtraces of scripts that take long", slow_log),
@@ -46,6 +47,8 @@ pub struct PoolBounds {
     pub queue_timeout_s: Option<u64>,
     /// AppSlowTimeout in seconds.
     pub slow_timeout_s: u64,
+    /// AppNice; `None` is the server's own.
+    pub nice: Option<u8>,
 }
 
 impl Default for PoolBounds {
@@ -60,6 +63,7 @@ impl Default for PoolBounds {
             idle_timeout_s: 300,
             queue_timeout_s: None,
             slow_timeout_s: 5,
+            nice: None,
         }
     }
 }
@@ -162,6 +166,12 @@ fn memory(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     Ok(())
 }
 
+fn nice(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    let value = number("AppNice", argument(call, 0), 0, 19)?;
+    scope.global_mut(call).php.bounds.nice = u8::try_from(value).ok();
+    Ok(())
+}
+
 fn request_timeout(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let seconds = number("AppRequestTimeout", argument(call, 0), 0, 86_400)?;
     scope.global_mut(call).php.bounds.request_timeout_s = seconds;
@@ -236,7 +246,8 @@ mod tests {
     fn bounds_are_numbers_within_their_bounds() {
         let text = "AppMaxWorkers 12\nAppMinSpare 0\nAppMaxSpare 3\nAppMaxRequests 500\n\
                     AppMemory 64M\nAppRequestTimeout 30\nAppIdleTimeout 60\nPHPINIDir php\n\
-                    AppQueueTimeout 7\nAppSlowTimeout 2\nAppSlowLog /tmp/slow.log";
+                    AppQueueTimeout 7\nAppSlowTimeout 2\nAppSlowLog /tmp/slow.log\n\
+                    AppNice 19";
         let global = parsed(text).unwrap();
         let want = PoolBounds {
             max_workers: Some(12),
@@ -248,15 +259,22 @@ mod tests {
             idle_timeout_s: 60,
             queue_timeout_s: Some(7),
             slow_timeout_s: 2,
+            nice: Some(19),
         };
         assert_eq!(global.bounds, want);
         assert_eq!(global.slow_log.unwrap(), PathBuf::from("/tmp/slow.log"));
         assert_eq!(global.ini_dir.unwrap(), PathBuf::from("/etc/base/php"));
+        assert_eq!(parsed("AppNice 0").unwrap().bounds.nice, Some(0));
+        let error = parsed("AppNice 20").unwrap_err().to_string();
+        assert!(error.contains("AppNice 20: a number from 0 to 19 is meant"), "{error}");
         assert_eq!(parsed("AppMaxWorkers Auto").unwrap().bounds, PoolBounds::default());
         for text in [
             "AppMaxWorkers 0",
             "AppMaxWorkers many",
             "AppMaxSpare 0",
+            "AppNice 20",
+            "AppNice -1",
+            "AppNice low",
             "AppMemory 12X",
             "AppMemory 100K",
             "AppMemory M",

@@ -30,7 +30,7 @@ const DIRECTIVES: &[Directive] = &[
     directive("ProxyErrorOverride", Where::CONFIG, Shape::Iterate, "Off", "use our error handling pages instead of the servers' we are proxying", error_override),
     directive("ProxyPreserveHost", Where::CONFIG, Shape::Flag, "Off", "on if we should preserve host header while proxying", accepted),
     directive("ProxyTimeout", Where::SERVER, Shape::One, "", "Set the timeout (in seconds) for a proxied connection. This overrides the server timeout", timeout),
-    directive("ProxyPassInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit all ProxyPass directives defined in the main server (Setting to off recommended if using the Balancer Manager)", pass_inherit),
+    directive("ProxyPassInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit all ProxyPass directives defined in the main server (Setting to off recommended if using the Balancer Manager)", accepted),
     directive("ProxyStatus", Where::SERVER, Shape::One, "Off", "Configure Status: proxy status to one of: on | off | full", status),
     directive("ProxySet", Where::CONFIG, Shape::Raw, "", "A balancer or worker name with list of params", set),
     directive("ProxyAddHeaders", Where::CONFIG, Shape::Flag, "On", "on if X-Forwarded-* headers should be added or completed", accepted),
@@ -38,7 +38,7 @@ const DIRECTIVES: &[Directive] = &[
     directive("ProxyIOBufferSize", Where::SERVER, Shape::One, "", "IO buffer size for outgoing HTTP and FTP connections in bytes", accepted),
     directive("ProxyReceiveBufferSize", Where::SERVER, Shape::One, "", "Receive buffer size for outgoing HTTP and FTP connections in bytes", accepted),
     directive("ProxyBadHeader", Where::SERVER, Shape::One, "", "How to handle bad header line in response: IsError | Ignore | StartBody", accepted),
-    directive("ProxyMaxForwards", Where::SERVER, Shape::One, "", "The maximum number of proxies a request may be forwarded through.", accepted),
+    directive("ProxyMaxForwards", Where::SERVER, Shape::One, "-1", "The maximum number of proxies a request may be forwarded through.", most_forwards),
     directive("BalancerMember", Where::CONFIG, Shape::Raw, "", "A balancer name and scheme with list of params", refused),
     directive("BalancerGrowth", Where::SERVER, Shape::One, "", "Number of additional Balancers that can be added post-config", refused),
     directive("BalancerPersist", Where::SERVER, Shape::Flag, "Off", "on if the balancer should persist changes on reboot/restart made via the Balancer Manager", refused),
@@ -65,7 +65,11 @@ pub const MODULE: Module = Module {
          and a forward proxy (ProxyRequests On) are refused when the configuration is read.",
         "Scheme, host and socket of a target are the configuration's: a reference to a group of \
          ProxyPassMatch stands in the path only.",
-        "ProxyPass in `<LocationMatch>` and the parameter `mapping` are refused.",
+        "The parameter `mapping` of ProxyPass is refused.",
+        "As in Apache, ProxyPass in `<Location>` or `<LocationMatch>` reads a path with `*`, `?` or \
+         `[...]` as a regular expression, and any other one as the beginning of paths.",
+        "As in Apache, a virtual host tries the rules of the main server before its own, whatever \
+         ProxyPassInherit says.",
         "ProxyPassReverse and its kin, ProxyAddHeaders, ProxyPreserveHost, ProxyVia and \
          ProxyStatus have no effect on FastCGI.",
         "Of the parameters of an application, `timeout` and `connectiontimeout` act. The others \
@@ -122,8 +126,12 @@ fn timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-fn pass_inherit(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    scope.server.proxy.inherits = Some(call.flag);
+/// As Apache's atol(3), which reads the digits at the front.
+fn most_forwards(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let text = call.first();
+    let end = text.char_indices().find(|(at, it)| !it.is_ascii_digit() && (*at > 0 || *it != '-'));
+    let number = text.get(..end.map_or(text.len(), |(at, _)| at)).unwrap_or_default();
+    scope.server.proxy.most_forwards = Some(number.parse().unwrap_or(0));
     Ok(())
 }
 
@@ -191,10 +199,14 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let mut is_pattern = call.name == "ProxyPassMatch";
     let of_section = match &scope.place {
         Place::Server => None,
-        Place::Location(path) => Some(path.to_string()),
-        _ => return Err(format!("{} in a section with a pattern is not there yet", call.name)),
+        Place::Location(path) | Place::LocationMatch(path) => Some(path.to_string()),
+        _ => return Err(format!("{} in this section is not there yet", call.name)),
     };
     let in_section = of_section.is_some();
+    // mod_proxy.c: add_pass. A section does not say whether its text is a pattern.
+    if let Some(path) = &of_section {
+        is_pattern |= evenkeel_expr::is_glob(path.as_bytes());
+    }
     let (mut from, mut to, mut rest) = (of_section, None, Vec::new());
     for word in words(call.raw) {
         match (&from, &to) {

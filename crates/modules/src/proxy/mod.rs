@@ -14,7 +14,9 @@ pub use worker::Worker;
 use crate::core::Section;
 use crate::settings::merged;
 use crate::{Merge, Shared};
-use evenkeel_message::{Answer, Proxied, Request, Status, Target};
+use evenkeel_message::{
+    Answer, Level, Method, Name, Notice, Proxied, Request, Status, Target, quoted,
+};
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -32,8 +34,8 @@ pub struct Rules {
     pub sections: Vec<Arc<Section>>,
     /// ProxyTimeout.
     pub timeout: Option<Duration>,
-    /// ProxyPassInherit.
-    pub inherits: Option<bool>,
+    /// ProxyMaxForwards. A negative number sets no field.
+    pub most_forwards: Option<i64>,
 }
 
 /// The settings of a server. Virtual hosts with equal settings share one allocation.
@@ -43,16 +45,13 @@ crate::unsaid!(Rules);
 
 impl Merge for Rules {
     fn merge(base: &Self, over: &Self) -> Self {
-        let inherited = match over.inherits {
-            Some(false) => &[][..],
-            _ => &base.passes,
-        };
+        // ProxyPassInherit has no effect on rules of ProxyPass (mod_proxy.c: merge_proxy_config).
         Self {
-            passes: [over.passes.as_slice(), inherited].concat(),
+            passes: [base.passes.as_slice(), &over.passes].concat(),
             workers: [over.workers.as_slice(), &base.workers].concat(),
             sections: [base.sections.as_slice(), &over.sections].concat(),
             timeout: over.timeout.or(base.timeout),
-            inherits: over.inherits.or(base.inherits),
+            most_forwards: over.most_forwards.or(base.most_forwards),
         }
     }
 }
@@ -102,6 +101,46 @@ impl Directory {
     }
 }
 
+/// Counts down the field Max-Forwards of a request that is passed on, or sets it to
+/// ProxyMaxForwards (mod_proxy.c: `proxy_handler`). Returns whether this server is the last that
+/// the request may reach, so that it answers TRACE and OPTIONS itself.
+///
+/// # Errors
+/// 400 if the field is no number, or if it is 0 and the request has another method.
+pub fn count_forward(request: &mut Request, server: &Rules) -> Result<bool, Answer> {
+    let Some(text) = request.fields().first(Name::MaxForwards) else {
+        if let Some(most) = server.most_forwards.filter(|most| *most >= 0) {
+            request.fields_mut().set(Name::MaxForwards, most.to_string());
+        }
+        return Ok(false);
+    };
+    // strtol(3) reads an empty text as 0.
+    let number = std::str::from_utf8(text).ok().and_then(|text| match text {
+        "" => Some(0),
+        text => text.parse::<i64>().ok().filter(|number| (0..i64::MAX).contains(number)),
+    });
+    let reason = match number {
+        None => {
+            let text = format!("Max-Forwards value '{}' could not be parsed", quoted(text));
+            request.notify(Notice::new("proxy", Level::Warn, 10188, text));
+            "Max-Forwards request header could not be parsed"
+        }
+        Some(0) if matches!(request.resource.method, Method::Trace | Method::Options) => {
+            return Ok(true);
+        }
+        Some(0) => "Max-Forwards has reached zero - proxy loop?",
+        Some(number) => {
+            request.fields_mut().set(Name::MaxForwards, (number - 1).to_string());
+            return Ok(false);
+        }
+    };
+    let note = format!(
+        "The proxy server could not handle the request<p>Reason: <strong>{reason}</strong></p>"
+    );
+    request.resource.notes.set("error-notes", note);
+    Err(Status::BAD_REQUEST.into())
+}
+
 /// Returns the target of the first rule that matches the path of a request: the rule of the
 /// section is tried first, then those of the server (mod_proxy.c: `proxy_trans`).
 ///
@@ -142,7 +181,6 @@ pub fn of_handler(
     let handler = request.resource.content.handler.as_deref().unwrap_or_default();
     let Some(url) = handler.strip_prefix(b"proxy:") else { return Ok(None) };
     let Some(target) = known.target_of(url, runtime_dir) else {
-        use evenkeel_message::{Level, Notice, quoted};
         let url = quoted(url).into_owned();
         let text = format!(
             "the handler proxy:{url} is no FastCGI application (fcgi://host:port or \
@@ -193,4 +231,56 @@ pub fn worker_of<'a>(rules: &'a Rules, proxied: &Proxied) -> Option<&'a Worker> 
         }
     }
     best.map(|worker| &**worker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+    use evenkeel_message::{Peer, RequestHead, UrlPath};
+
+    fn rules(text: &str) -> Rules {
+        (*apply(MODULE, text).unwrap().server.proxy).clone()
+    }
+
+    fn request() -> Request {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        let mut request = Request::new(RequestHead::default(), peer, 0);
+        request.resource.path = UrlPath::parse(b"/a/x", Default::default()).unwrap();
+        request
+    }
+
+    #[test]
+    fn a_rule_of_the_main_server_is_tried_before_those_of_a_virtual_host() {
+        let main = rules("ProxyPass /a fcgi://127.0.0.1:1/main");
+        let host = rules("ProxyPassInherit Off\nProxyPass /a fcgi://127.0.0.1:1/host");
+        let both = Rules::merge(&main, &host);
+        let passed = translate(&mut request(), &both, &Directory::default()).unwrap().unwrap();
+        assert_eq!(passed.path, b"/main/x");
+        let excluded = Rules::merge(&rules("ProxyPass /a !"), &host);
+        assert!(translate(&mut request(), &excluded, &Directory::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn forwards_are_counted_down() {
+        let rules = rules("ProxyMaxForwards 7");
+        let counted = |said: Option<&str>, method| {
+            let mut request = request();
+            request.resource.method = method;
+            if let Some(said) = said {
+                request.fields_mut().set("Max-Forwards", said);
+            }
+            let is_last = count_forward(&mut request, &rules).ok()?;
+            let left = request.fields().first("Max-Forwards").unwrap_or_default();
+            Some((is_last, String::from_utf8_lossy(left).into_owned()))
+        };
+        assert_eq!(counted(None, Method::Get), Some((false, "7".to_owned())));
+        assert_eq!(counted(Some("3"), Method::Get), Some((false, "2".to_owned())));
+        assert_eq!(counted(Some("0"), Method::Get), None);
+        assert_eq!(counted(Some("0"), Method::Options), Some((true, "0".to_owned())));
+        for wrong in ["-1", "1x", "9223372036854775807"] {
+            assert_eq!(counted(Some(wrong), Method::Trace), None, "{wrong}");
+        }
+    }
 }

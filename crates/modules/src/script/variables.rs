@@ -4,7 +4,7 @@
 use crate::CoreSettings;
 use crate::core::{public_name, public_port};
 use evenkeel_message::{AddressText, Request, Variables, eq_ignore_case};
-use evenkeel_proto::escape_html;
+use evenkeel_proto::escaped_html;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::LazyLock;
 
@@ -101,16 +101,29 @@ fn add_fields(
 fn export(variable: &mut Vec<u8>, name: &[u8]) -> bool {
     variable.extend_from_slice(b"HTTP_");
     let mut is_exported = true;
-    variable.extend(name.iter().map(|byte| match byte {
-        b'a'..=b'z' => byte.to_ascii_uppercase(),
-        b'A'..=b'Z' | b'0'..=b'9' => *byte,
-        byte => {
-            is_exported &= *byte == b'-';
-            b'_'
-        }
+    variable.extend(name.iter().map(|byte| {
+        let exported = EXPORTED.get(usize::from(*byte)).copied().unwrap_or_default();
+        is_exported &= exported != 0;
+        exported
     }));
     is_exported
 }
+
+/// What the bytes of the name of a field become in the name of a variable. A name with a byte that
+/// becomes 0 is not exported.
+const EXPORTED: [u8; 256] = {
+    let (mut table, mut byte) = ([0; 256], 0_u8);
+    let mut rest: &mut [u8] = &mut table;
+    while let Some((place, behind)) = rest.split_first_mut() {
+        *place = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => byte.to_ascii_uppercase(),
+            b'-' => b'_',
+            _ => 0,
+        };
+        (rest, byte) = (behind, byte.wrapping_add(1));
+    }
+    table
+};
 
 fn add_server(
     variables: &mut Variables,
@@ -121,10 +134,10 @@ fn add_server(
     let root = core.server.document_root.as_ref();
     let root = root.map_or(&b""[..], |root| root.as_os_str().as_bytes());
     let notes = &request.resource.notes;
-    let (mut name, public) = (Vec::new(), public_name(request, core));
-    escape_html(&mut name, &public);
+    let public = public_name(request, core);
+    let mut name = escaped_html(&public);
     if public.contains(&b':') {
-        name = [b"[", &*name, b"]"].concat();
+        name = [b"[", &*name, b"]"].concat().into();
     }
     variables.set("SERVER_SIGNATURE", program.signature);
     variables.set("SERVER_SOFTWARE", program.software);

@@ -40,6 +40,8 @@ pub struct Bounds {
     /// RLIMIT_NPROC of the workers (RLimitNPROC): a script of theirs cannot start a process while
     /// their user has that many.
     pub processes: Option<Limit>,
+    /// AppNice: the nice value of the workers; `None` is this process's.
+    pub nice: Option<u8>,
 }
 
 impl Default for Bounds {
@@ -54,6 +56,7 @@ impl Default for Bounds {
             idle_timeout: Duration::from_secs(300),
             slow: None,
             processes: None,
+            nice: None,
         }
     }
 }

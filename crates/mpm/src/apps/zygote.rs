@@ -13,13 +13,22 @@ use evenkeel_scoreboard::PoolWorker;
 use evenkeel_sys::application::{
     Grandchild, Heard, Page, PageContent, WorkerState, ZygoteChannel, ZygoteSays,
 };
+use evenkeel_sys::claims::Claims;
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::identity;
 use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 use evenkeel_sys::spawn::{Order, Standard, spawn};
+use evenkeel_sys::waker::Waker;
 
 use super::{Application, Bounds, TERMINATION_US};
+
+/// The beginning of the name of a worker. Until a worker has set its name, it has the zygote's,
+/// which begins with this too.
+const WORKER: &str = "php ";
+
+/// The parent ends a zygote that is stopped twice within this time, in microseconds.
+const STOPPED_US: u64 = 60_000_000;
 
 /// Workers of a zygote (php/evenkeel-php.c: MOST_SEATS).
 const MOST_SEATS: u32 = 4096;
@@ -35,10 +44,12 @@ pub(super) struct Zygote {
     channel: Option<ZygoteChannel>,
     pub(super) started_us: u64,
     phase: Phase,
-    /// Whether PHP has started in it.
-    has_started: bool,
+    /// How long the start of PHP in it took.
+    start_took_us: Option<u64>,
     /// Whether it was told to end.
     is_told: bool,
+    /// When it was found stopped last.
+    stopped_us: Option<u64>,
     seats: BTreeMap<u32, Seat>,
 }
 
@@ -57,13 +68,16 @@ struct Seat {
     /// The number of the worker for the law: the larger, the newer.
     id: u64,
     page: Page,
+    /// The place of its word for claims.
+    place: u32,
     content: PageContent,
     pid: i32,
     process: Option<Grandchild>,
     stage: Stage,
     since_us: u64,
-    /// When the worker was sent SIGTERM, and whether SIGKILL.
+    /// When SIGTERM was sent to the worker.
     terminated_us: Option<u64>,
+    /// Whether SIGKILL was sent to it.
     is_killed: bool,
     /// The start time of the request whose backtrace was requested last, and the number of times.
     traced: (u64, u32),
@@ -82,6 +96,8 @@ pub(super) enum Event {
 /// The end of a worker.
 pub(super) struct Death {
     pub(super) pid: i32,
+    /// The place of its word for claims.
+    pub(super) place: u32,
     /// The status of wait(2); `None` if the zygote died before it could tell.
     status: Option<i32>,
     pub(super) page: PageContent,
@@ -108,6 +124,13 @@ impl Totals {
 }
 
 impl Death {
+    /// Ends what the worker could be claimed for.
+    pub(super) fn forget_claims(&self, claims: &Claims) {
+        if let Ok(pid) = u32::try_from(self.pid) {
+            claims.forget(self.place, pid);
+        }
+    }
+
     /// Whether the worker has neither been told to end nor reached one of its bounds.
     pub(super) fn is_unasked(&self) -> bool {
         self.status != Some(0)
@@ -139,12 +162,13 @@ impl Zygote {
     pub(super) fn start(
         application: &Application,
         listener: &OwnedFd,
-        secret: &[u8; 16],
+        (secret, claims, nudge): (&[u8; 16], &Claims, &Waker),
         slow_log: Option<File>,
         now_us: u64,
     ) -> io::Result<Self> {
         let (channel, other) = ZygoteChannel::pair()?;
         channel.send_secret(secret)?;
+        channel.send_claims(claims.as_fd(), nudge.as_fd())?;
         if let Some(file) = slow_log {
             channel.send_slow_log(file.as_fd())?;
         }
@@ -169,8 +193,9 @@ impl Zygote {
             channel: Some(channel),
             started_us: now_us,
             phase: Phase::Starting,
-            has_started: false,
+            start_took_us: None,
             is_told: false,
+            stopped_us: None,
             seats: BTreeMap::new(),
         })
     }
@@ -179,8 +204,9 @@ impl Zygote {
         self.phase == Phase::Ready
     }
 
-    pub(super) fn has_started(&self) -> bool {
-        self.has_started
+    /// How long the start of PHP in it took; `None` if it never was ready.
+    pub(super) fn start_took_us(&self) -> Option<u64> {
+        self.start_took_us
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -196,6 +222,29 @@ impl Zygote {
         self.channel.as_ref().map_or(Ok(()), |channel| set.add_level_triggered(channel, 0))
     }
 
+    /// Continues the zygote if a signal has stopped it, and ends it if it was stopped within
+    /// [`STOPPED_US`] before. Returns what was done, for the error log.
+    pub(super) fn keep_going(&mut self, now_us: u64) -> Option<&'static str> {
+        if self.phase == Phase::Dead || !process::has_stopped(self.pid) {
+            return None;
+        }
+        let before_us = self.stopped_us.replace(now_us);
+        if before_us.is_some_and(|at| now_us.saturating_sub(at) < STOPPED_US) {
+            self.kill();
+            return Some("was stopped again and is ended");
+        }
+        let _gone = process::kill(self.pid, Signal::Continue);
+        Some("was stopped and is continued")
+    }
+
+    /// Ends the zygote and its workers at once if it is stopped, or was: it may not end by itself.
+    pub(super) fn end_if_stopped(&self) {
+        if self.stopped_us.is_some() || process::has_stopped(self.pid) {
+            self.kill_workers();
+            self.kill();
+        }
+    }
+
     /// Acts on the next message, if there is one.
     pub(super) fn hear(&mut self, now_us: u64) -> Option<Event> {
         loop {
@@ -207,7 +256,8 @@ impl Zygote {
             };
             return Some(match said {
                 ZygoteSays::Ready if self.phase == Phase::Starting => {
-                    (self.phase, self.has_started) = (Phase::Ready, true);
+                    self.phase = Phase::Ready;
+                    self.start_took_us = Some(now_us.saturating_sub(self.started_us));
                     Event::Ready
                 }
                 ZygoteSays::Ready => continue,
@@ -225,6 +275,7 @@ impl Zygote {
                     let Some(seat) = self.seats.remove(&seat) else { continue };
                     Event::Died(Death {
                         pid: seat.pid,
+                        place: seat.place,
                         status: Some(status),
                         page: seat.page.read(),
                         script: seat.page.script(),
@@ -273,6 +324,10 @@ impl Zygote {
                     Some(at) if now_us.saturating_sub(at) > TERMINATION_US && !seat.is_killed => {
                         seat.is_killed = signal(number, &seat.process, true);
                     }
+                    // The zygote has not sent SIGKILL, so the parent does.
+                    Some(at) if now_us.saturating_sub(at) > 2 * TERMINATION_US => {
+                        let _gone = seat.process.as_ref().map(|process| process.signal(true));
+                    }
                     _ => {}
                 }
             }
@@ -299,16 +354,18 @@ impl Zygote {
         }
     }
 
-    /// Has a worker forked. Errors are those of its page and of the channel.
-    pub(super) fn fork(&mut self, id: u64, now_us: u64) -> io::Result<()> {
+    /// Has a worker forked, with this place for claims. Errors are those of its page and of the
+    /// channel.
+    pub(super) fn fork(&mut self, id: u64, place: u32, now_us: u64) -> io::Result<()> {
         let number = (0..MOST_SEATS).find(|number| !self.seats.contains_key(number));
         let number = number.ok_or(io::ErrorKind::StorageFull)?;
         let page = Page::new()?;
         let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        channel.fork(number, page.as_fd())?;
+        channel.fork(number, place, page.as_fd())?;
         let seat = Seat {
             id,
             page,
+            place,
             content: PageContent::default(),
             pid: 0,
             process: None,
@@ -409,14 +466,27 @@ impl Zygote {
         })
     }
 
+    /// The places of its workers' words for claims.
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
+        self.seats.values().map(|seat| seat.place)
+    }
+
     pub(super) fn pages(&self) -> impl Iterator<Item = &PageContent> {
         self.seats.values().map(|seat| &seat.content)
     }
 
-    /// Notes that it has died. Returns the processes and the scripts of the workers that are busy.
-    pub(super) fn orphan(&mut self) -> Vec<(i32, Vec<u8>)> {
+    /// Notes that it has died; its workers run as `user`. Returns the processes and the scripts of
+    /// the workers that are busy.
+    pub(super) fn orphan(&mut self, user: u32) -> Vec<(i32, Vec<u8>)> {
         self.phase = Phase::Dead;
-        self.seats.retain(|_, seat| seat.process.is_some());
+        self.seats.retain(|_, seat| {
+            // The zygote may have died before the parent read the message about this worker's
+            // birth.
+            if seat.process.is_none() {
+                seat.process = Grandchild::of_user(seat.pid, user, WORKER);
+            }
+            seat.process.is_some()
+        });
         let is_busy = |seat: &&Seat| seat.page.read().state == WorkerState::Busy;
         let busy = self.seats.values().filter(is_busy);
         busy.map(|seat| (seat.pid, seat.page.script())).collect()
@@ -430,6 +500,7 @@ impl Zygote {
             if !is_alive {
                 deaths.push(Death {
                     pid: seat.pid,
+                    place: seat.place,
                     status: None,
                     page: seat.page.read(),
                     script: seat.page.script(),
@@ -441,7 +512,7 @@ impl Zygote {
         deaths
     }
 
-    /// Ends the workers of a dead zygote at once.
+    /// Ends the workers at once, without the zygote.
     pub(super) fn kill_workers(&self) {
         for process in self.seats.values().filter_map(|seat| seat.process.as_ref()) {
             let _gone = process.signal(true);
@@ -471,6 +542,9 @@ fn arguments(application: &Application) -> Vec<Vec<u8>> {
         let [soft, hard] = [soft, hard].map(|limit| limit.unwrap_or(u64::MAX));
         say("--processes", format!("{soft}:{hard}"));
     }
+    if let Some(nice) = bounds.nice {
+        say("--nice", nice.to_string());
+    }
     if bounds.most_requests > 0 {
         say("--requests", bounds.most_requests.to_string());
     }
@@ -479,4 +553,27 @@ fn arguments(application: &Application) -> Vec<Vec<u8>> {
     }
     all.extend(arguments.iter().map(|argument| argument.clone().into_bytes()));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_zygote_is_told_the_nice_value_only_where_one_is_set() {
+        let told = |nice| {
+            let application = Application {
+                name: "php".into(),
+                program: PathBuf::from("/bin/evenkeel-php8.2"),
+                arguments: Vec::new(),
+                identity: None,
+                server: Some((33, 33)),
+                bounds: Bounds { nice, ..Bounds::default() },
+            };
+            arguments(&application).join(&b' ')
+        };
+        assert_eq!(told(None), b"evenkeel-php8.2 --name php --peer 33");
+        assert_eq!(told(Some(7)), b"evenkeel-php8.2 --name php --peer 33 --nice 7");
+    }
 }

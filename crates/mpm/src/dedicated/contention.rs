@@ -32,7 +32,8 @@ pub(crate) enum Eviction {
 }
 
 impl Eviction {
-    /// How long a worker that is asked so waits for its client at least, in microseconds.
+    /// The shortest time, in microseconds, for which a worker waits for its client under this
+    /// eviction.
     pub(crate) const fn grace_us(self, wait: WaitReason) -> u64 {
         match (self, wait) {
             (

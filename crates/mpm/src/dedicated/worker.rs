@@ -4,6 +4,7 @@
 
 use super::contention::Eviction;
 use super::listen_set::Connection;
+use super::shelf::{self, Lingering, Shelf, Shelved};
 use super::think_time::ThinkTime;
 use super::{FAIR_SHARE_US, PAUSE};
 use crate::service::{DedicatedWorker, Service};
@@ -13,7 +14,7 @@ use evenkeel_scoreboard::{ChildLine, ClientWait, Counter, Gate, SlotState, Slots
 use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome, ParkReason, ParkRequest, ReadyEvent};
-use evenkeel_sys::socket::Socket;
+use evenkeel_sys::socket::{READ_AHEAD_WAIT, Socket};
 use evenkeel_sys::watch::Watch;
 use std::future::poll_fn;
 use std::io;
@@ -30,6 +31,10 @@ const TICK_US: u64 = 1_000_000;
 /// How many pipelined requests a client may have answered at a time. No other connection waits for
 /// this worker's thread.
 const MAX_PIPELINED: u32 = 256;
+
+/// The longest time, in microseconds, for which a worker reads ahead without a poll of its wake
+/// descriptor.
+const READ_AHEAD_US: u64 = 50_000;
 
 /// The fair share of a connection in events, besides [`FAIR_SHARE_US`]: where workers share few
 /// cores, time alone says little of what a client has had.
@@ -52,6 +57,13 @@ pub(crate) trait WorkerControl {
 
     /// Receives what there is.
     fn receive(&mut self);
+
+    /// Whether [`WorkerControl::mode`] and [`WorkerControl::take_eviction`] are up to date without
+    /// a call of [`WorkerControl::receive`]. The threads of a child of worker share them in memory;
+    /// a process of prefork receives them.
+    fn knows_at_once(&self) -> bool {
+        false
+    }
 
     /// The time until [`WorkerControl::tick`] has something to do.
     fn due(&self) -> Option<Duration> {
@@ -88,10 +100,13 @@ pub(crate) struct Worker<S, O> {
     /// The last value that was passed to the service.
     retiring: bool,
     think_time: ThinkTime,
+    shelf: Shelf,
     /// When the connection was accepted, in microseconds of the monotonic clock.
     since_us: u64,
     /// How many events the connection has had.
     events: u32,
+    /// When the wake descriptor was last polled, in microseconds of the monotonic clock.
+    polled_us: u64,
     /// Whether an eviction of this connection was requested.
     evict_requested: bool,
     /// How long an idle connection is kept once the child exits, in microseconds.
@@ -131,8 +146,8 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         dedicated: DedicatedWorker,
         drain_grace: Duration,
     ) -> Self {
-        // One more descriptor is for the watch. Any kind will do; if one is denied, it is missing
-        // later.
+        // The watch needs one more descriptor. These duplicates reserve the descriptors: they are
+        // closed when the runtime is created. If the kernel denies one, that may fail.
         let count = if control.runtime().is_some() { 0 } else { RUNTIME_DESCRIPTORS + 1 };
         let spare_descriptors = (0..count)
             .filter_map(|_| control.wake_descriptor()?.try_clone_to_owned().ok())
@@ -148,8 +163,10 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
             runtime: None,
             retiring: false,
             think_time: ThinkTime::default(),
+            shelf: Shelf::new(dedicated.permits),
             since_us: 0,
             events: 0,
+            polled_us: 0,
             evict_requested: false,
             drain_grace_us: u64::try_from(drain_grace.as_micros()).unwrap_or(u64::MAX),
             last_tick_us: clock::monotonic_coarse_us(),
@@ -157,7 +174,8 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         }
     }
 
-    /// Serves a connection until it is closed.
+    /// Serves a connection until it is closed, or until its request has to wait for a permit and is
+    /// shelved.
     pub(crate) fn serve_connection(&mut self, connection: Connection) {
         let Connection { socket, client, listener } = connection;
         self.line.add(Counter::Connections, 1);
@@ -167,12 +185,54 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         self.evict_requested = false;
         (self.since_us, self.events) = (clock::monotonic_us(), 0);
         self.wait_while_paused();
-        let mut outcome = self.serve_event(socket, ReadyEvent::Accepted { client, listener });
+        let outcome = self.serve_event(socket, ReadyEvent::Accepted { client, listener });
+        self.go_on(outcome, false);
+    }
+
+    /// Whether connections are on the shelf.
+    pub(crate) fn has_shelved(&self) -> bool {
+        !self.shelf.is_empty()
+    }
+
+    /// Whether a shelved request can be resumed.
+    pub(crate) fn may_resume(&self) -> bool {
+        self.shelf.may_resume()
+    }
+
+    /// Resumes a shelved request and serves its connection until that is closed or shelved again.
+    pub(crate) fn resume(&mut self) {
+        let Some(Shelved { task, since_us, events, .. }) = self.shelf.take() else { return };
+        self.client_wait.reset();
+        self.control.take_eviction();
+        self.evict_requested = false;
+        (self.since_us, self.events) = (since_us, events);
+        self.go_on(Outcome::Task(task), true);
+    }
+
+    /// Serves a connection from an outcome on. `again` tells that its request was shelved before.
+    fn go_on(&mut self, mut outcome: Outcome, again: bool) {
         loop {
             outcome = match outcome {
                 Outcome::Closed => break,
-                Outcome::Task(task) | Outcome::HeadTask(task) => self.run_task(task),
-                Outcome::Park(socket, request) => match self.park(&socket, &request) {
+                Outcome::Task(task) | Outcome::HeadTask(task) => match self.run_task(task) {
+                    Ok(outcome) => outcome,
+                    Err((task, waits_since_us)) => {
+                        let (since_us, events) = (self.since_us, self.events);
+                        let shelved = Shelved { task, waits_since_us, since_us, events };
+                        self.shelf.put(shelved, again);
+                        self.client_wait.reset();
+                        return self.show(SlotState::Ready);
+                    }
+                },
+                Outcome::Park(socket, request)
+                    if request.reason == ParkReason::LingeringClose
+                        && !self.shelf.has_no_request() =>
+                {
+                    self.linger(socket, request);
+                    self.client_wait.reset();
+                    return self.show(SlotState::Ready);
+                }
+                Outcome::Park(mut socket, request) => match self.park(&mut socket, &request) {
                     AfterWait::Event(event) => self.serve_event(socket, event),
                     AfterWait::Close { late } => {
                         self.service.expire(socket, request.reason, request.state, late);
@@ -199,6 +259,16 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         let left = due_us.saturating_sub(clock::monotonic_coarse_us());
         let own = self.needs_tick.then_some(Duration::from_micros(left));
         [own, self.control.due()].into_iter().flatten().min()
+    }
+
+    /// The time until there is something to do for a worker without a connection.
+    pub(crate) fn wait_left(&self) -> Option<Duration> {
+        let shelved = match self.shelf.is_empty() {
+            true => None,
+            false if self.shelf.may_resume() => Some(Duration::ZERO),
+            false => Some(shelf::CHECK),
+        };
+        [self.tick_left(), shelved].into_iter().flatten().min()
     }
 
     pub(crate) fn tick(&mut self) {
@@ -257,7 +327,7 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
                 || !self.think_time.is_short(now_us)
         };
         let contended = (self.control.is_contended() || self.evict_requested) && had_fair_share();
-        let retiring = contended || self.control.mode() != Mode::Run;
+        let retiring = contended || self.has_shelved() || self.control.mode() != Mode::Run;
         if retiring != self.retiring {
             self.retiring = retiring;
             self.service.retire(retiring);
@@ -273,7 +343,7 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
     }
 
     /// Waits until the connection is readable or is to be closed.
-    fn park(&mut self, socket: &Socket, request: &ParkRequest) -> AfterWait {
+    fn park(&mut self, socket: &mut Socket, request: &ParkRequest) -> AfterWait {
         let reason = request.reason;
         let (counter, state, wait) = match reason {
             ParkReason::FirstRequest => {
@@ -289,7 +359,7 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         self.client_wait.stop();
         let since_us = clock::monotonic_us();
         self.client_wait.start(wait, since_us);
-        let next = self.wait_for_event(socket, request);
+        let next = self.wait_for_event(socket, request, since_us);
         self.line.subtract(counter, 1);
         if reason == ParkReason::KeepAlive {
             let now_us = clock::monotonic_us();
@@ -302,42 +372,58 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         })
     }
 
-    fn wait_for_event(&mut self, socket: &Socket, request: &ParkRequest) -> io::Result<AfterWait> {
-        let since_us = clock::monotonic_us();
+    fn wait_for_event(
+        &mut self,
+        socket: &mut Socket,
+        request: &ParkRequest,
+        since_us: u64,
+    ) -> io::Result<AfterWait> {
+        let (reason, state) = (request.reason, request.state);
+        let mut now_us = since_us;
+        if self.expects_request(request, since_us) {
+            let wakeup = socket.read_ahead()?;
+            if wakeup.readable && !self.is_paused() {
+                self.evict_requested |= self.control.take_eviction().is_some();
+                let hangup = wakeup.hangup;
+                return Ok(AfterWait::Event(ReadyEvent::Readable { reason, state, hangup }));
+            }
+            now_us = clock::monotonic_us();
+        }
         let mut end_us = since_us.saturating_add(u64::from(request.timeout_ms) * 1000);
-        let is_closing = request.reason == ParkReason::LingeringClose;
+        let is_closing = reason == ParkReason::LingeringClose;
         let mut is_exiting = false;
         loop {
             // Requests that a client has sent by the time it learns of the exit are answered.
             if self.control.mode() == Mode::Exit && !std::mem::replace(&mut is_exiting, true) {
                 end_us = end_us.min(since_us.saturating_add(self.drain_grace_us));
             }
-            // A cancelled wait has had its time.
+            // A cancelled wait has used up its grace period.
             if is_closing && self.client_wait.is_cancelled() {
                 return Ok(AfterWait::Close { late: false });
             }
             let paused = !is_closing && self.is_paused();
-            let left = Duration::from_micros(end_us.saturating_sub(clock::monotonic_us()));
+            let left = Duration::from_micros(end_us.saturating_sub(now_us));
             let timeout = match self.tick_left() {
                 _ if paused => Duration::ZERO,
                 Some(tick) => left.min(tick),
                 None => left,
             };
+            let timeout = if self.has_shelved() { timeout.min(shelf::CHECK) } else { timeout };
+            self.polled_us = now_us;
             let wakeup = socket.wait(self.control.wake_descriptor(), Some(timeout))?;
             // An eviction that was requested before the next request arrives holds for that request
             // too.
             let eviction = if wakeup.waker { self.receive() } else { self.control.take_eviction() };
+            // An idle client is closed if shelved requests wait for the worker.
+            let eviction = eviction.max(self.has_shelved().then_some(Eviction::Normal));
             self.evict_requested |= eviction.is_some();
             let paused = paused || !is_closing && self.is_paused();
             if wakeup.readable && !paused {
-                let (reason, state) = (request.reason, request.state);
-                return Ok(AfterWait::Event(ReadyEvent::Readable {
-                    reason,
-                    state,
-                    hangup: wakeup.hangup,
-                }));
+                let hangup = wakeup.hangup;
+                return Ok(AfterWait::Event(ReadyEvent::Readable { reason, state, hangup }));
             }
-            let is_over = clock::monotonic_us() >= end_us;
+            now_us = clock::monotonic_us();
+            let is_over = now_us >= end_us;
             if !wakeup.readable && (is_over || self.exceeded_grace_us(eviction).is_some()) {
                 // The next request may have arrived meanwhile, and closing now would lose it.
                 if socket.wait(None, Some(Duration::ZERO))?.readable {
@@ -345,11 +431,31 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
                 }
                 return Ok(AfterWait::Close { late: is_over && !is_exiting });
             }
-            match paused {
-                true => self.pause(),
-                false => self.tick_if_due(),
+            if paused {
+                self.pause();
+                now_us = clock::monotonic_us();
+            } else {
+                self.tick_if_due();
             }
         }
+    }
+
+    /// Whether the worker waits for the next request by [`Socket::read_ahead`] and not by a poll.
+    /// The client must be one that usually sends it within [`READ_AHEAD_WAIT`]. The listener and
+    /// the parent cannot interrupt that call. So the worker must have nothing else to do, and a
+    /// worker that receives commands polls its wake descriptor at least every [`READ_AHEAD_US`].
+    fn expects_request(&self, request: &ParkRequest, now_us: u64) -> bool {
+        request.reason == ParkReason::KeepAlive
+            && self.events > 1
+            && self.think_time.is_short(now_us)
+            && (self.control.knows_at_once()
+                || now_us.saturating_sub(self.polled_us) < READ_AHEAD_US)
+            && u128::from(request.timeout_ms) > READ_AHEAD_WAIT.as_millis()
+            && self.control.mode() == Mode::Run
+            && self.control.due().is_none()
+            && !self.evict_requested
+            && !self.has_shelved()
+            && !self.is_paused()
     }
 
     /// The grace period, in microseconds, if the client has exceeded it under this eviction.
@@ -359,8 +465,9 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         has_passed(since_us, grace_us).then_some(grace_us)
     }
 
-    /// Runs a task to its end.
-    fn run_task(&mut self, task: ConnectionTask) -> Outcome {
+    /// Runs a task to its end. If the task has to wait for a permit and the shelf has room, returns
+    /// the task and the time since which it waits.
+    fn run_task(&mut self, task: ConnectionTask) -> Result<Outcome, (ConnectionTask, u64)> {
         self.spare_descriptors.clear();
         let runtime = self.runtime.take().map_or_else(|| TaskRuntime::new(&self.control), Ok);
         match runtime {
@@ -376,7 +483,7 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
             Err(error) => {
                 let text = "a request that must wait finds no room";
                 self.service.notify(Notice::own("core", Level::Error, text).because(&error));
-                Outcome::Closed
+                Ok(Outcome::Closed)
             }
         }
     }
@@ -385,31 +492,109 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         &mut self,
         mut task: ConnectionTask,
         watch: &mut Option<Watch>,
-    ) -> Outcome {
+    ) -> Result<Outcome, (ConnectionTask, u64)> {
         let tick = Duration::from_micros(TICK_US);
         let mut timer = std::pin::pin!(tokio::time::sleep(tick));
-        poll_fn(|context| {
+        let outcome = poll_fn(|context| {
             loop {
                 let eviction = self.receive_pending(watch, context);
                 let before = self.client_wait.current();
                 self.update_retiring();
                 if let Poll::Ready(outcome) = task.as_mut().poll(context) {
-                    return Poll::Ready(outcome);
+                    return Poll::Ready(Ok(outcome));
+                }
+                let waits_since_us = self.shelf.waits_since_us();
+                if let Some(since_us) = waits_since_us.filter(|_| self.shelf.has_room()) {
+                    return Poll::Ready(Err(since_us));
                 }
                 // The task's own view of its client, from this poll, comes first.
                 if self.cancel_wait(eviction, before.map(|(wait, _)| wait))
                     && let Poll::Ready(outcome) = task.as_mut().poll(context)
                 {
-                    return Poll::Ready(outcome);
+                    return Poll::Ready(Ok(outcome));
+                }
+                self.run_beside(context);
+                if waits_since_us.is_some() || self.has_shelved() {
+                    let check = Instant::now() + shelf::CHECK;
+                    if timer.deadline() > check {
+                        timer.as_mut().reset(check);
+                    }
                 }
                 if timer.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
                 timer.as_mut().reset(Instant::now() + tick);
-                self.tick();
+                // The coarse clock may be late.
+                let ago_us = clock::monotonic_coarse_us().saturating_sub(self.last_tick_us);
+                if ago_us >= TICK_US - 10_000 {
+                    self.tick();
+                }
             }
         })
-        .await
+        .await;
+        outcome.map_err(|since_us| (task, since_us))
+    }
+
+    /// Polls a shelved request while the worker's own request waits for its client or an
+    /// application, which may take long.
+    fn run_beside(&mut self, context: &mut Context<'_>) {
+        self.check_lingering();
+        if !self.shelf.may_resume() {
+            return;
+        }
+        let Some(mut shelved) = self.shelf.take() else { return };
+        loop {
+            match shelved.task.as_mut().poll(context) {
+                Poll::Pending => {
+                    return match self.shelf.waits_since_us() {
+                        Some(_) => self.shelf.put(shelved, true),
+                        None => self.shelf.keep(shelved),
+                    };
+                }
+                Poll::Ready(Outcome::Task(task) | Outcome::HeadTask(task)) => shelved.task = task,
+                Poll::Ready(Outcome::Park(socket, request)) => {
+                    return self.linger(socket, request);
+                }
+                Poll::Ready(Outcome::Closed) => {
+                    return self.line.subtract(Counter::Connections, 1);
+                }
+            }
+        }
+    }
+
+    /// Puts a connection in lingering close on the shelf.
+    fn linger(&mut self, socket: Socket, request: ParkRequest) {
+        self.line.add(Counter::Closing, 1);
+        let end_us = clock::monotonic_us().saturating_add(u64::from(request.timeout_ms) * 1000);
+        self.shelf.linger(Lingering { socket, request, end_us });
+    }
+
+    /// Ends the connections whose clients have closed them or have not done so in time.
+    pub(crate) fn check_lingering(&mut self) {
+        for lingering in self.shelf.take_lingering() {
+            let Lingering { socket, request, end_us } = lingering;
+            // A socket that cannot be polled is closed.
+            let wakeup = socket.wait(None, Some(Duration::ZERO)).ok();
+            let is_over = clock::monotonic_us() >= end_us;
+            if wakeup.as_ref().is_some_and(|wakeup| !wakeup.readable) && !is_over {
+                self.shelf.linger(Lingering { socket, request, end_us });
+                continue;
+            }
+            self.line.subtract(Counter::Closing, 1);
+            let (reason, state) = (request.reason, request.state);
+            match wakeup.filter(|wakeup| wakeup.readable) {
+                Some(wakeup) => {
+                    let hangup = wakeup.hangup;
+                    let event = ReadyEvent::Readable { reason, state, hangup };
+                    if let Outcome::Park(socket, request) = self.serve_event(socket, event) {
+                        self.linger(socket, request);
+                        continue;
+                    }
+                }
+                None => self.service.expire(socket, reason, state, is_over),
+            }
+            self.line.subtract(Counter::Connections, 1);
+        }
     }
 
     /// Receives what there is while a request waits. Returns the eviction that was requested.
@@ -479,150 +664,4 @@ fn has_passed(since_us: u64, time_us: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use evenkeel_scoreboard::{Layout, Scoreboard};
-    use evenkeel_sys::idle_table::ParkedState;
-    use std::io::Write as _;
-    use std::os::fd::AsFd as _;
-    use std::os::unix::net::UnixStream;
-
-    /// A worker whose eviction may have been requested.
-    struct Asked(Option<Eviction>);
-
-    impl WorkerControl for Asked {
-        fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-            None
-        }
-
-        fn watch(&self) -> io::Result<Option<Watch>> {
-            Ok(None)
-        }
-
-        fn runtime(&self) -> Option<Handle> {
-            None
-        }
-
-        fn receive(&mut self) {}
-
-        fn mode(&self) -> Mode {
-            Mode::Run
-        }
-
-        fn take_eviction(&mut self) -> Option<Eviction> {
-            self.0.take()
-        }
-
-        fn is_contended(&mut self) -> bool {
-            false
-        }
-    }
-
-    /// Closes each connection at once.
-    struct Closing;
-
-    impl Service for Closing {
-        fn serve(
-            &mut self,
-            _: Socket,
-            _: ReadyEvent,
-            _: &mut Option<evenkeel_scoreboard::Credit>,
-            _: &mut u32,
-        ) -> Outcome {
-            Outcome::Closed
-        }
-
-        fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
-            Outcome::Closed
-        }
-
-        fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, _: bool) {
-            panic!("no connection is parked")
-        }
-
-        fn retire(&mut self, _: bool) {
-            panic!("no connection is asked to end")
-        }
-
-        fn tick(&mut self) {}
-
-        fn notify(&mut self, notice: Notice) {
-            panic!("{notice:?}")
-        }
-    }
-
-    /// A worker that receives something just as its client's next request arrives.
-    struct RequestMeanwhile {
-        wake: UnixStream,
-        client: UnixStream,
-        eviction: Option<Eviction>,
-    }
-
-    impl WorkerControl for RequestMeanwhile {
-        fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-            Some(self.wake.as_fd())
-        }
-
-        fn watch(&self) -> io::Result<Option<Watch>> {
-            Ok(None)
-        }
-
-        fn runtime(&self) -> Option<Handle> {
-            None
-        }
-
-        fn receive(&mut self) {
-            (&self.client).write_all(b"GET").unwrap();
-        }
-
-        fn mode(&self) -> Mode {
-            Mode::Run
-        }
-
-        fn take_eviction(&mut self) -> Option<Eviction> {
-            self.eviction.take()
-        }
-
-        fn is_contended(&mut self) -> bool {
-            false
-        }
-    }
-
-    #[test]
-    fn a_request_that_arrives_just_before_the_connection_is_closed_is_answered() {
-        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
-        let line = board.child_line(0).unwrap();
-        // It has timed out, or it is evicted.
-        for (timeout_ms, eviction) in [(0, None), (60_000, Some(Eviction::Normal))] {
-            let dedicated =
-                DedicatedWorker { client_wait: Arc::new(ClientWait::new(None)), slot: None };
-            dedicated.client_wait.start(WaitReason::Idle, 1);
-            let (client, server) = UnixStream::pair().unwrap();
-            let (mut waker, wake) = UnixStream::pair().unwrap();
-            waker.write_all(b"1").unwrap();
-            let control = RequestMeanwhile { wake, client, eviction };
-            let mut worker = Worker::new(Closing, control, line, dedicated, Duration::ZERO);
-            let request = ParkRequest { reason: ParkReason::KeepAlive, timeout_ms, state: [0; 4] };
-            let next = worker.wait_for_event(&Socket::new(server.into()), &request).unwrap();
-            assert!(matches!(next, AfterWait::Event(ReadyEvent::Readable { hangup: false, .. })));
-        }
-    }
-
-    #[test]
-    fn an_eviction_meant_for_the_last_connection_does_not_end_the_next() {
-        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
-        let dedicated =
-            DedicatedWorker { client_wait: Arc::new(ClientWait::new(None)), slot: None };
-        let line = board.child_line(0).unwrap();
-        let mut worker = Worker::new(Closing, Asked(None), line, dedicated, Duration::ZERO);
-        for eviction in [Eviction::Normal, Eviction::Urgent] {
-            // The request came when the last connection had just been closed.
-            (worker.control, worker.evict_requested) = (Asked(Some(eviction)), true);
-            let (_client, server) = UnixStream::pair().unwrap();
-            let client = "127.0.0.1:1".parse().unwrap();
-            let socket = Socket::new(server.into());
-            worker.serve_connection(Connection { socket, client, listener: 0 });
-            assert!(worker.control.0.is_none() && !worker.evict_requested);
-        }
-    }
-}
+mod tests;

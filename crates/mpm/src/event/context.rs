@@ -278,6 +278,9 @@ pub(super) mod tests {
             demand: None,
             shedding: None,
             drain_grace_ms: 0,
+            is_last: false.into(),
+            stop_grace_ms: 0,
+            accepting: 1.into(),
         };
         ThreadContext::new(Arc::new(shared), 0)
     }

@@ -38,6 +38,8 @@ const MAX_REQUESTS: u32 = 256;
 const READS_PER_ACCEPT: usize = 4;
 /// After how long a service that lets no request begin is asked again.
 const PAUSE_MS: u32 = 50;
+/// How often the accept queue is checked while the server stops.
+const QUEUE_CHECK_MS: u32 = 50;
 /// How many idle connections are closed at a time when descriptors run out.
 const MAX_CLOSED: usize = 16;
 /// How many events are read from the epoll set at a time.
@@ -50,6 +52,13 @@ enum Next {
     Queued(QueuedSocket),
     /// A socket that has just become readable, up to the end of the stream if `hangup`.
     Event { token: u64, hangup: bool },
+}
+
+/// The last accepts of a thread while the whole server stops: when it checks the accept queue next,
+/// and when it stops accepting.
+struct LastAccepts {
+    check_ms: u32,
+    until_ms: u32,
 }
 
 pub(super) struct EventLoop<S> {
@@ -82,6 +91,8 @@ pub(super) struct EventLoop<S> {
     last_shortage_ms: Option<u32>,
     /// When an exiting child begins to close its idle connections.
     close_idle_from_ms: Option<u32>,
+    /// Set while the whole server stops and the thread still accepts connections.
+    last_accepts: Option<LastAccepts>,
     /// Until when no request begins because the service does not allow it.
     paused_until_ms: Option<u32>,
     /// Sheds requests that wait too long, if that is configured.
@@ -128,6 +139,7 @@ impl<S: Service> EventLoop<S> {
             last_denial_ms: None,
             last_shortage_ms: None,
             close_idle_from_ms: None,
+            last_accepts: None,
             paused_until_ms: None,
             overload: thread.shared.shedding.map(Overload::new),
             contention: Contention::default(),
@@ -150,6 +162,7 @@ impl<S: Service> EventLoop<S> {
         let Some((watch, control)) = &mut self.control else { return };
         while let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) {
             while let Some(command) = control.next() {
+                self.thread.shared.is_last.fetch_or(command.is_last(), SeqCst);
                 if let Some(mode) = Mode::of(command) {
                     self.thread.shared.advance(mode);
                 }
@@ -169,7 +182,7 @@ impl<S: Service> EventLoop<S> {
         if mode == self.mode {
             return;
         }
-        self.mode = mode;
+        let before = std::mem::replace(&mut self.mode, mode);
         if let Some((_, control)) = &self.control
             && self.thread.shared.is_exhausted()
         {
@@ -177,21 +190,55 @@ impl<S: Service> EventLoop<S> {
         }
         self.service.retire(mode != Mode::Run);
         if mode == Mode::Run {
-            if let Err(error) = self.listen_set.watch() {
-                let text = format!("cannot watch the listening sockets again: {error}");
-                self.service.notify(Notice::own("mpm_event", Level::Alert, text));
-            }
+            self.watch_again();
         } else if mode == Mode::Park {
             self.listen_set.unwatch();
-        } else {
+        } else if before < Mode::Drain {
             self.thread.shared.close_listeners();
-            self.listen_set.close();
+            if self.thread.shared.is_last.load(SeqCst) {
+                self.watch_again();
+                let now = now_ms();
+                let until_ms = now.wrapping_add(self.thread.shared.stop_grace_ms);
+                self.last_accepts = Some(LastAccepts { check_ms: now, until_ms });
+            } else {
+                self.close_sockets();
+            }
         }
         if mode == Mode::Exit {
             self.close_idle_from_ms =
                 Some(now_ms().wrapping_add(self.thread.shared.drain_grace_ms));
             self.overdue.clear();
             self.find_overdue();
+        }
+    }
+
+    /// Resumes watching the listening sockets.
+    fn watch_again(&mut self) {
+        if let Err(error) = self.listen_set.watch() {
+            let text = format!("cannot watch the listening sockets again: {error}");
+            self.service.notify(Notice::own("mpm_event", Level::Alert, text));
+        }
+    }
+
+    fn close_sockets(&mut self) {
+        self.listen_set.close();
+        self.last_accepts = None;
+        self.thread.shared.count_closed_sockets();
+    }
+
+    /// Closes the listening sockets while the whole server stops, once the accept queue is empty or
+    /// the time for last accepts is over.
+    fn close_when_drained(&mut self) {
+        let Some(last) = &mut self.last_accepts else { return };
+        let now = now_ms();
+        if ahead_ms(now, last.until_ms) <= 0 {
+            return self.close_sockets();
+        }
+        if ahead_ms(now, last.check_ms) <= 0 {
+            last.check_ms = now.wrapping_add(QUEUE_CHECK_MS);
+            if self.listen_set.queue() == 0 {
+                self.close_sockets();
+            }
         }
     }
 
@@ -214,7 +261,8 @@ impl<S: Service> EventLoop<S> {
                 _ => {}
             }
             let shedding = self.overload.as_ref().and_then(Overload::next_check_ms);
-            for check in [shedding, self.contention.next_check_ms()].into_iter().flatten() {
+            let queue = self.last_accepts.as_ref().map(|last| last.check_ms);
+            for check in [shedding, self.contention.next_check_ms(), queue].into_iter().flatten() {
                 if ahead_ms(now_ms(), check) <= 0 {
                     return true;
                 }
@@ -389,7 +437,8 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         let shared = &self.thread.shared;
-        let full = self.mode == Mode::Run && shared.is_full();
+        let accepts = self.mode == Mode::Run || self.last_accepts.is_some();
+        let full = accepts && shared.is_full();
         // Each thread checks, and each closes its share.
         let queue = if full { self.listen_set.queue().div_ceil(shared.sets.len()) } else { 0 };
         let idle = match queue {
@@ -658,6 +707,7 @@ impl<S: Service + Unpin> Future for EventLoop<S> {
         this.register_waker(context);
         this.receive_commands(context);
         this.update_mode();
+        this.close_when_drained();
         this.make_room();
         let more =
             this.serve_batch(context) | this.shed() | this.run_timers(context) | this.expire();

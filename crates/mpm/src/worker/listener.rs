@@ -89,7 +89,7 @@ impl<'a> Listener<'a> {
             self.update_mode();
             if self.mode >= Mode::Drain {
                 self.close_when_drained();
-                if self.has_closed() && self.shared.threads.all_idle() {
+                if self.has_closed() && self.shared.is_over() {
                     return Ok(());
                 }
             }
@@ -111,6 +111,7 @@ impl<'a> Listener<'a> {
     /// Receives the parent's commands, until it dies.
     fn receive(&mut self) {
         while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
+            self.shared.is_last.fetch_or(command.is_last(), SeqCst);
             if let Some(mode) = Mode::of(command) {
                 self.shared.mode.advance(mode);
             }
@@ -154,8 +155,12 @@ impl<'a> Listener<'a> {
             return;
         }
         self.accept();
-        let drain_grace_us = u64::try_from(self.shared.drain_grace.as_micros()).unwrap_or(u64::MAX);
-        let is_over = clock::monotonic_us().saturating_sub(self.drain_us) >= drain_grace_us;
+        let grace = match self.shared.is_last.load(SeqCst) {
+            true => self.shared.stop_grace,
+            false => self.shared.drain_grace,
+        };
+        let grace_us = u64::try_from(grace.as_micros()).unwrap_or(u64::MAX);
+        let is_over = clock::monotonic_us().saturating_sub(self.drain_us) >= grace_us;
         // The epoll set must drop the sockets before their descriptors refer to others.
         if (is_over || self.listen_set.sockets.queue() == 0)
             && self.listen_set.set_watched(false).is_ok()
@@ -251,7 +256,7 @@ impl<'a> Listener<'a> {
     /// Checks whether connections wait that no worker here can take, and evicts clients for them.
     fn check_queue(&mut self) {
         let denied = self.shared.denied.load(Relaxed);
-        if self.mode != Mode::Run || self.shared.threads.idle() > 0 && !denied {
+        if !self.evicts() || self.shared.threads.idle() > 0 && !denied {
             return self.shared.queue_monitor.clear();
         }
         let now_us = clock::monotonic_us();
@@ -262,6 +267,16 @@ impl<'a> Listener<'a> {
         if self.shared.queue_monitor.is_contended(|| self.shared.unserved()) {
             let queue = self.listen_set.sockets.queue();
             self.make_room(queue.div_ceil(self.most_children.max(1)));
+        }
+    }
+
+    /// Whether clients are evicted to make room for connections in the accept queue. They are while
+    /// the child runs, and when the whole server stops, because no other child will accept then.
+    fn evicts(&self) -> bool {
+        match self.mode {
+            Mode::Run => true,
+            Mode::Park => false,
+            Mode::Drain | Mode::Exit => self.shared.is_last.load(SeqCst) && !self.has_closed(),
         }
     }
 

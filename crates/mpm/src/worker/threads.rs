@@ -91,6 +91,13 @@ impl WorkerThreads {
         lock(&self.idle).pop()
     }
 
+    /// Removes a worker from the idle ones. Returns false if it is not idle.
+    fn take(&self, number: usize) -> bool {
+        let mut idle = lock(&self.idle);
+        let at = idle.iter().position(|one| *one == number);
+        at.is_some_and(|at| idle.remove(at) == number)
+    }
+
     /// Marks a worker as idle.
     pub(super) fn set_idle(&self, number: usize) {
         self.set_idle_and(number, || ());
@@ -189,6 +196,10 @@ impl WorkerControl for ThreadControl<'_> {
         self.thread.waker.reset();
     }
 
+    fn knows_at_once(&self) -> bool {
+        true
+    }
+
     fn mode(&self) -> Mode {
         self.shared.mode.get()
     }
@@ -225,13 +236,24 @@ pub(super) fn run<S: Service>(
         }
         become_idle(shared, number, std::mem::take(&mut is_busy));
         let connection = loop {
-            match thread.wait_for_assignment(worker.tick_left()) {
+            match thread.wait_for_assignment(worker.wait_left()) {
                 Assignment::Serve(connection) => break connection,
                 Assignment::Log(notice) => {
                     worker.service.notify(notice);
                     become_idle(shared, number, false);
                 }
-                Assignment::None => worker.tick(),
+                Assignment::None if worker.may_resume() && shared.threads.take(number) => {
+                    shared.line.add(Counter::Busy, 1);
+                    worker.resume();
+                    become_idle(shared, number, true);
+                }
+                Assignment::None => {
+                    worker.check_lingering();
+                    worker.tick_if_due();
+                    if shared.mode.get() >= Mode::Drain && shared.is_over() {
+                        shared.waker.wake();
+                    }
+                }
                 Assignment::End => return worker.tick(),
             }
         };
@@ -239,6 +261,10 @@ pub(super) fn run<S: Service>(
         while let Some(connection) = next {
             worker.serve_connection(connection);
             worker.tick_if_due();
+            worker.check_lingering();
+            if worker.may_resume() {
+                worker.resume();
+            }
             next = if worker.is_paused() { None } else { shared.accept_next() };
         }
         is_busy = true;
@@ -253,7 +279,7 @@ fn become_idle(shared: &Shared, number: usize, was_busy: bool) {
             shared.line.subtract(Counter::Busy, 1);
         }
     });
-    let is_over = shared.mode.get() >= Mode::Drain && shared.threads.all_idle();
+    let is_over = shared.mode.get() >= Mode::Drain && shared.is_over();
     if is_over || shared.threads.listener_waits.load(SeqCst) {
         shared.waker.wake();
     }

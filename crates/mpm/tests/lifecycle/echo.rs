@@ -209,9 +209,16 @@ fn serve(child: Child, site: &Site) -> i32 {
         let mut accepts = !lazy;
         while let Some(command) = control.next() {
             accepts |= command == Command::MakeRoom;
-            exiting |= command == Command::Exit;
+            exiting |= matches!(command, Command::Exit | Command::ExitLast);
             orphaned |= command == Command::Orphaned;
-            if matches!(command, Command::Drain | Command::Exit | Command::Orphaned) {
+            if matches!(
+                command,
+                Command::Drain
+                    | Command::Exit
+                    | Command::DrainLast
+                    | Command::ExitLast
+                    | Command::Orphaned
+            ) {
                 if !hasty {
                     accept_all(&listeners, &shared);
                 }

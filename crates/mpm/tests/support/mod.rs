@@ -30,6 +30,8 @@ impl Control for Wire {
             Received::Byte(b'h') => Some(Command::MakeRoom),
             Received::Byte(b'c') => Some(Command::MakeRoomUrgently),
             Received::Byte(b'x') => Some(Command::Exit),
+            Received::Byte(b'l') => Some(Command::DrainLast),
+            Received::Byte(b'e') => Some(Command::ExitLast),
             Received::Byte(_) => Some(Command::Drain),
             Received::Empty => None,
             Received::Closed => Some(Command::Orphaned),
@@ -78,8 +80,10 @@ pub fn child_at(options: listen::Options, threads: usize, slots: usize) -> (Setu
         blocking_threads: 1,
         line: board.child_line(0).unwrap(),
         slots: None,
+        permits: None,
         shedding: None,
         drain_grace: Duration::ZERO,
+        stop_grace: Duration::from_secs(60),
     };
     (setup, Parent { address, port, wire, board })
 }
