@@ -69,15 +69,18 @@ struct Counted {
 }
 
 /// The options of the command line.
+#[derive(Default)]
 struct Order<'a> {
     names: Vec<&'a str>,
     functions: bool,
     kept: Option<&'a Path>,
     write: bool,
+    /// The requests of the shorter run, where they are not those of the scenario.
+    requests: Option<u64>,
 }
 
-/// Counts the scenarios in the arguments: `[P1 ...] [--functions] [--check FILE | --write FILE]`.
-/// The counts are compared with those in the file, or written to it.
+/// Counts the scenarios in the arguments: `[P1 ...] [--requests N] [--functions] [--check FILE |
+/// --write FILE]`. The counts are compared with those in the file, or written to it.
 ///
 /// # Errors
 ///
@@ -87,7 +90,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut lines = String::new();
     for (name, asked) in COUNTED.iter().filter(|(name, _)| order.wants(name)) {
         let waits = asked.wait_ms > 0 || asked.work == Work::Application;
-        let requests = if waits { WAITING_REQUESTS } else { REQUESTS };
+        let usual = if waits { WAITING_REQUESTS } else { REQUESTS };
+        let requests = order.requests.unwrap_or(usual);
         let Counted { costs, allocations } =
             difference(measure(asked, requests * 2)?, &measure(asked, requests)?);
         let each = costs.values().sum::<u64>() / requests;
@@ -112,7 +116,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 impl<'a> Order<'a> {
     fn parse(arguments: &'a [String]) -> Result<Self> {
-        let mut order = Self { names: Vec::new(), functions: false, kept: None, write: false };
+        let mut order = Self::default();
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             match argument.as_str() {
@@ -121,6 +125,12 @@ impl<'a> Order<'a> {
                     let file = rest.next().ok_or_else(|| format!("{argument} needs a file"))?;
                     order.kept = Some(Path::new(file));
                     order.write = argument == "--write";
+                }
+                "--requests" => {
+                    let number = rest.next().and_then(|text| text.parse().ok());
+                    let number = number.filter(|number| *number > 0);
+                    order.requests =
+                        Some(number.ok_or("--requests needs a number greater than 0")?);
                 }
                 name if COUNTED.iter().any(|(known, _)| *known == name) => order.names.push(name),
                 other => {

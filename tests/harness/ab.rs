@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
-use evenkeel_tests::server::{command, lab};
+use evenkeel_tests::server::{command, lab, said_in};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -220,7 +220,7 @@ fn files_have_the_shape_of_abs() {
     let house = House::open("", &[]).unwrap();
     let shape = |program: &Path| {
         let said = run(program, "-n 7 -g #/g -e #/e @/small.txt", &house);
-        assert_eq!(said.status, Some(0));
+        assert_eq!(said.status, Some(0), "{program:?} {said:?}\n{}", said_in(&house.path("")));
         let read = |name: &str| fs::read_to_string(house.path(name)).unwrap();
         let masked = |text: String| -> Vec<String> {
             let digits = |c: char| if c.is_ascii_digit() { '0' } else { c };

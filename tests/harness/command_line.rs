@@ -5,6 +5,7 @@
 use evenkeel_tests::broken::without_moment;
 use evenkeel_tests::house::{House, PATIENCE, send, wait_for};
 use evenkeel_tests::load::text;
+use evenkeel_tests::php;
 use evenkeel_tests::server::{Kind, Server, command, evenkeel, free_port, program};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -95,6 +96,32 @@ fn serve_over_tls_is_trusted_by_the_file_that_it_names() {
         send(server.id(), Signal::INT);
         assert_eq!(server.wait().unwrap().code(), Some(0));
     }
+}
+
+/// `evenkeel serve` needs no configuration for PHP.
+#[test]
+fn serve_runs_php_where_its_program_is_beside_the_server() {
+    php::build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.path().join("index.php"), "<?php echo PHP_SAPI, ' ', 6 * 7;").unwrap();
+    fs::write(folder.path().join("source.phps"), "<?php echo 1;").unwrap();
+    let port = free_port().unwrap();
+    let mut serve = serve(folder.path(), port);
+    let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.as_mut().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with(&*folder.path().to_string_lossy()));
+    let get = |path: &str| {
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let arguments = ["-sS", "-w", " %{http_code}", &url];
+        said(&command(Path::new("curl"), &arguments).output().unwrap()).0
+    };
+    assert_eq!(get("/"), "apache2handler 42 200");
+    assert_eq!(get("/index.php/more?a=b"), "apache2handler 42 200");
+    let source = get("/source.phps");
+    assert!(source.ends_with(" 403") && !source.contains("echo"), "{source}");
+    send(server.id(), Signal::INT);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 /// What a stranger's page, or a curious client, must not get from a folder that is served.

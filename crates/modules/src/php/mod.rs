@@ -49,6 +49,10 @@ pub const MODULE: Module = Module {
         "AppNice acts on the workers and on what their scripts start. A value below that of the \
          server needs CAP_SYS_NICE or RLIMIT_NICE: without it a worker keeps the server's value, \
          and the error log says so.",
+        "Each request has notes with the times of its script, in microseconds, for LogFormat: \
+         `%{app-line-us}n` is the wait for a worker, `%{app-ready-us}n` the time in which the \
+         script was ready to run and had no CPU, `%{app-wait-us}n` the time in which it waited for \
+         something else, and `%{app-cpu-us}n` its CPU time.",
         "In one process (`-X`) a second process starts and ends the workers.",
         "A worker that a script ends is replaced, and the client gets 503, or a broken response \
          if its head was sent. A script that is silent for longer than Timeout gets 504.",
