@@ -95,8 +95,10 @@ fn is_open_to_all(folder: &Path) -> bool {
 }
 
 /// What Debian's configuration gives to PHP, and what it denies. Where no program beside the binary
-/// runs PHP, such a file is answered with 500 and its source is not sent.
-const PHP: &str = "<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
+/// runs PHP, such a file is answered with 500, and so is the folder that it is the index of; its
+/// source is not sent.
+const PHP: &str = "DirectoryIndex index.html index.php\n\
+     <FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
          SetHandler application/x-httpd-php\n\
      </FilesMatch>\n\
      <FilesMatch \".+\\.phps$\">\n\
