@@ -347,17 +347,28 @@ fn nothing_is_left_after_a_stop_and_others_cannot_ask() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
 }
 
+/// Has the output of a script parsed for parts.
+const PARTS: &str = "LoadModule include_module /usr/lib/apache2/modules/mod_include.so\n\
+                     Options +Includes\n<Files page.php>\nSetOutputFilter INCLUDES\n</Files>\n";
+
 #[test]
 fn scripts_run_under_every_process_model() {
     for model in ["prefork", "worker", "event"] {
         build().unwrap();
         let module =
             format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
-        let mut house = House::lay_out(&[&*module, MODULES].concat()).unwrap();
+        let mut house = House::lay_out(&[&*module, MODULES, PARTS].concat()).unwrap();
         fs::create_dir_all(house.path("run")).unwrap();
         fs::write(house.path("htdocs/hello.php"), "<?php echo PHP_SAPI;").unwrap();
+        // More than is read ahead: the script still sends the page when its part is asked for.
+        let page = "<?php $x = str_repeat('x', 300000);
+            echo $x, '<!--#include virtual=\"hello.php\" -->', $x, '.';";
+        fs::write(house.path("htdocs/page.php"), page).unwrap();
         house.start(&[]).unwrap();
         assert_eq!(get(&house, "hello"), (200, "apache2handler".into()), "{model}");
+        let (status, text) = get(&house, "page");
+        assert_eq!((status, text.matches('x').count()), (200, 600_000), "{model}");
+        assert!(text.contains("\napache2handler\r") && text.contains(".\r\n0\r\n"), "{model}");
     }
 }
 

@@ -229,6 +229,11 @@ pub struct Request {
     /// What the programs that run for the request share. The room that runs programs defines the
     /// type.
     pub programs: Option<Weak<dyn Any>>,
+    /// The request has taken a place among those that an application answers.
+    pub has_place: bool,
+    /// The request is for a part of a response that an application may still be sending. It takes
+    /// no place: the response may wait for its part, and would hold the last place meanwhile.
+    pub shares_place: bool,
     /// Tells a handler that waits or has much work that its client has disconnected.
     pub departure: Rc<Departure>,
 }
@@ -464,6 +469,8 @@ impl Request {
             late: None,
             page: None,
             programs: None,
+            has_place: false,
+            shares_place: false,
             departure: Rc::default(),
         }
     }
@@ -525,6 +532,8 @@ impl Request {
             late: None,
             page: None,
             programs: None,
+            has_place: false,
+            shares_place: false,
             departure: Rc::clone(&self.departure),
         }
     }
@@ -564,6 +573,7 @@ impl Request {
         copy.late = Some(Rc::clone(self.late.get_or_insert_default()));
         copy.page = self.page.clone();
         copy.programs = self.programs.clone();
+        copy.shares_place = self.has_place || self.shares_place;
         copy.departure = Rc::new(Departure::detached());
         if self.head.length != BodyLength::None {
             copy.head.receive().length = BodyLength::None;
@@ -633,6 +643,8 @@ impl Request {
             late,
             page,
             programs,
+            has_place,
+            shares_place,
             departure,
         } = self;
         head.clear();
@@ -653,6 +665,7 @@ impl Request {
         (*programs, *log_levels) = (None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
+        (*has_place, *shares_place) = (false, false);
         *told = Told::default();
         // If something still refers to it, it belongs to another request.
         match Rc::get_mut(used_nonce) {

@@ -258,6 +258,10 @@ async fn enter(
     patience: Patience,
     may_wait: &MayWait,
 ) -> Result<Place, Answer> {
+    if request.shares_place {
+        return Ok(Place::default());
+    }
+    request.has_place = true;
     let departure = Rc::clone(&request.departure);
     let entered =
         pipeline.places.enter_queue(may_wait, pool.address(), patience.connect, &departure).await;

@@ -172,6 +172,10 @@ async fn enter(
     patience: Duration,
     may_wait: &MayWait,
 ) -> Result<Place, Answer> {
+    if request.shares_place {
+        return Ok(Place::default());
+    }
+    request.has_place = true;
     let (departure, address) = (Rc::clone(&request.departure), &proxied.target.address);
     let entered = pipeline.places.enter_queue(may_wait, address, patience, &departure);
     entered.await.map_err(|why| {

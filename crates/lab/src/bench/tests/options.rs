@@ -212,12 +212,13 @@ fn clients_come_and_go() {
         let served = &it["fairness"];
         (served["clients"].clone(), served["never_served"].clone(), it["elapsed_ns"].clone())
     };
-    let (all, never, elapsed_ns) = clients("--steps 1:100ms,4:100ms");
+    // The last client has most of a second to be served, on a machine that does much else.
+    let (all, never, elapsed_ns) = clients("--steps 1:200ms,4:800ms");
     assert_eq!((all, never), (json!(4), json!(0)));
-    assert!(elapsed_ns.as_u64().unwrap() >= 200_000_000);
-    let (all, never, elapsed_ns) = clients("--ramp 0..4/100ms -z 300ms");
+    assert!(elapsed_ns.as_u64().unwrap() >= 1_000_000_000);
+    let (all, never, elapsed_ns) = clients("--ramp 0..4/100ms -z 1s");
     assert_eq!((all, never), (json!(4), json!(0)));
-    assert!(elapsed_ns.as_u64().unwrap() >= 300_000_000);
+    assert!(elapsed_ns.as_u64().unwrap() >= 1_000_000_000);
     assert!(clients("--ramp 1..2/100ms").2.as_u64().unwrap() >= 100_000_000);
 }
 
