@@ -279,8 +279,9 @@ fn run<S, M>(
 {
     let _abort = AbortOnPanic;
     let mut builder = Builder::new_current_thread();
-    // All tasks of the thread are one: timers and sockets are checked after each poll of it.
-    builder.event_interval(1);
+    // All tasks of the thread are one: timers and sockets are checked after two polls of it at
+    // most. With one, the runtime would ask for events after the poll, and then again to wait.
+    builder.event_interval(2);
     let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => return barrier.fail(number, &error),

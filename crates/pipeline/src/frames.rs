@@ -32,8 +32,9 @@ struct Exchange<A, T> {
 }
 
 impl<A: 'static, T: 'static> Frames<A, T> {
-    /// Frames of this function.
-    pub(crate) fn new<F>(function: fn(A) -> F) -> Rc<Self>
+    /// Frames of this function. The parameter has the function's own type and not that of a
+    /// pointer, so that its future is written into the frame and not copied there.
+    pub(crate) fn new<F>(function: impl Fn(A) -> F + Copy + 'static) -> Rc<Self>
     where
         F: Future<Output = T> + 'static,
     {

@@ -5,7 +5,7 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,19 @@ pub fn begin(remote: &Remote, local: &Local) -> io::Result<Socket> {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
             Ok(Socket::new(socket))
         }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects to a Unix stream socket, non-blocking and close-on-exec.
+///
+/// # Errors
+/// Those of connect(2); `WouldBlock` if the backlog of the socket is full.
+pub fn begin_unix(path: &Path) -> io::Result<Socket> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(rustix::io::Errno::INTR) => Ok(Socket::new(socket)),
         Err(error) => Err(error.into()),
     }
 }

@@ -4,13 +4,14 @@
 use crate::failure::FailureKind;
 use evenkeel_message::Address;
 use evenkeel_sys::blocking_pool::BlockingPool;
-use evenkeel_sys::connect::{Local, Remote, begin, outcome};
+use evenkeel_sys::connect::{Local, Remote, begin, begin_unix, outcome};
 use evenkeel_sys::resolve::addresses_of;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -39,25 +40,28 @@ pub(crate) async fn connect(
     patience: Duration,
     blocking_pool: &BlockingPool,
 ) -> Result<Socket, FailureKind> {
+    let connected = match address {
+        Address::Unix(path) => match begin_unix(path) {
+            Err(error) if is_full(&error) => timeout(patience, connect_again(path)).await,
+            // A Unix socket is connected at once or not at all.
+            begun => Ok(begun.map_err(FailureKind::Unreachable)),
+        },
+        Address::Internet { host, port } => {
+            timeout(patience, connect_any(host, *port, blocking_pool)).await
+        }
+    };
     let late = || FailureKind::Unreachable(ErrorKind::TimedOut.into());
-    let connected = timeout(patience, connect_any(address, blocking_pool));
-    connected.await.unwrap_or_else(|_| Err(late()))
+    connected.unwrap_or_else(|_| Err(late()))
 }
 
 async fn connect_any(
-    address: &Address,
+    host: &str,
+    port: u16,
     blocking_pool: &BlockingPool,
 ) -> Result<Socket, FailureKind> {
-    let (host, port) = match address {
-        Address::Unix(path) => {
-            let remote = Remote::Unix(path.clone());
-            return connect_to(&remote).await.map_err(FailureKind::Unreachable);
-        }
-        Address::Internet { host, port } => (host, *port),
-    };
     let mut last = None;
     for ip in resolve(host, blocking_pool).await.ok_or(FailureKind::Unresolved)? {
-        match connect_to(&Remote::Internet(SocketAddr::new(ip, port))).await {
+        match connect_to(SocketAddr::new(ip, port)).await {
             Ok(socket) => return Ok(socket),
             Err(error) => last = Some(error),
         }
@@ -76,23 +80,27 @@ async fn resolve(host: &str, blocking_pool: &BlockingPool) -> Option<Vec<IpAddr>
     (!addresses.is_empty()).then_some(addresses)
 }
 
-async fn connect_to(remote: &Remote) -> io::Result<Socket> {
-    let socket = loop {
-        match begin(remote, &Local::default()) {
-            // The backlog of a Unix socket is full.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(AGAIN).await,
-            begun => break begun?,
-        }
-    };
-    match remote {
-        // A Unix socket is connected at once or not at all.
-        Remote::Unix(_) => Ok(socket),
-        Remote::Internet(_) => {
-            let watched = WatchedSocket::new(socket).map_err(|(_, error)| error)?;
-            poll_fn(|context| watched.poll_write(context, established)).await?;
-            Ok(watched.into_socket())
+/// Whether the backlog of a Unix socket is full.
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+}
+
+/// Connects to a Unix socket whose backlog was full.
+async fn connect_again(path: &Path) -> Result<Socket, FailureKind> {
+    loop {
+        sleep(AGAIN).await;
+        match begin_unix(path) {
+            Err(error) if is_full(&error) => {}
+            begun => return begun.map_err(FailureKind::Unreachable),
         }
     }
+}
+
+async fn connect_to(address: SocketAddr) -> io::Result<Socket> {
+    let socket = begin(&Remote::Internet(address), &Local::default())?;
+    let watched = WatchedSocket::new(socket).map_err(|(_, error)| error)?;
+    poll_fn(|context| watched.poll_write(context, established)).await?;
+    Ok(watched.into_socket())
 }
 
 /// Whether a TCP connection is established; `WouldBlock` while that is not known.
@@ -101,5 +109,44 @@ fn established(socket: &Socket) -> io::Result<()> {
     match socket.peer_address() {
         Err(error) if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
         known => known.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_sys::listen::listen;
+    use std::future::Future;
+    use std::os::unix::net::UnixListener;
+    use std::pin::pin;
+    use std::task::Poll;
+    use tokio::runtime::Builder;
+
+    #[test]
+    fn a_unix_socket_is_tried_again_while_its_backlog_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let (address, pool) = (Address::Unix(path.clone()), BlockingPool::new(1));
+        let connect = |patience| connect(&address, patience, &pool);
+        let long = Duration::from_secs(60);
+        let error = |connected: Result<Socket, FailureKind>| match connected {
+            Err(FailureKind::Unreachable(error)) => Some(error.kind()),
+            _ => None,
+        };
+        Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+            assert_eq!(error(connect(long).await), Some(ErrorKind::NotFound));
+            let listener = UnixListener::bind(&path).unwrap();
+            listen(&listener, 0).unwrap();
+            let mut queued = Vec::new();
+            while let Ok(socket) = begin_unix(&path) {
+                queued.push(socket);
+            }
+            assert_eq!(error(connect(AGAIN / 2).await), Some(ErrorKind::TimedOut));
+            let mut waiting = pin!(connect(long));
+            poll_fn(|context| Poll::Ready(assert!(waiting.as_mut().poll(context).is_pending())))
+                .await;
+            listener.accept().unwrap();
+            assert!(waiting.await.is_ok());
+        });
     }
 }

@@ -205,23 +205,31 @@ async fn head(
     (notices, env): (&mut Vec<Notice>, &mut Variables),
 ) -> Result<(ScriptHead, Bytes), FailureKind> {
     let (mut head, mut end) = (Vec::new(), HeadEnd::default());
-    let begin = Instant::now();
+    // When the first event came that did not end the head.
+    let (mut begun, mut has_event): (Option<Instant>, _) = (None, false);
     let mut asks = false;
     loop {
+        if has_event {
+            begun.get_or_insert_with(Instant::now);
+        }
         let event = poll_fn(|context| {
             let event = conversation.poll_event(context);
             if event.is_ready() {
                 return event;
             }
-            // After SLOW_AFTER the connection of the client is watched too, so that the request
-            // ends when the client disconnects.
-            asks = asks || conversation.is_slow() || begin.elapsed() >= SLOW_AFTER;
+            // An application that is slow, or whose head comes slowly, has the connection of the
+            // client watched too, so that the request ends when the client disconnects.
+            asks = asks
+                || conversation.is_slow()
+                || begun.is_some_and(|begun| begun.elapsed() >= SLOW_AFTER);
             match asks && departure.is_told() {
                 true => Poll::Ready(Err(FailureKind::ClientGone)),
                 false => Poll::Pending,
             }
         });
-        match event.await? {
+        let event = event.await?;
+        has_event = true;
+        match event {
             Event::Output(mut bytes) => {
                 let Some(at) = end.find(&bytes) else {
                     head.extend_from_slice(&bytes);

@@ -6,7 +6,7 @@ use super::rule::{Attribute, Change, Rule, Test, Wanted};
 use crate::{Active, Directive, DirectiveResult, Module, Place, Scope, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_expr::{Part, Pattern, PatternOptions};
-use evenkeel_message::{Interner, unquoted};
+use evenkeel_message::{FieldName, Interner, unquoted};
 use std::sync::Arc;
 
 /// Everything on which a rule depends: the directive, the header name, the other arguments, and the
@@ -70,6 +70,14 @@ fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> DirectiveR
     Ok(())
 }
 
+/// The name of a header field that a pattern like `^Authorization$` spells out. `None` if it is
+/// another pattern.
+fn whole_name(pattern: &str) -> Option<&str> {
+    let name = pattern.strip_prefix('^')?.strip_suffix('$')?;
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (!name.is_empty() && name.bytes().all(is_letter)).then_some(name)
+}
+
 fn compile(call: &Call<'_>, name: &str, rest: &str, said: PatternOptions) -> Result<Rule, String> {
     let (text, rest) = next_word(rest);
     if text.is_empty() {
@@ -80,6 +88,8 @@ fn compile(call: &Call<'_>, name: &str, rest: &str, said: PatternOptions) -> Res
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let attribute = if name.bytes().all(is_plain) {
         Attribute::of(name)
+    } else if let Some(name) = whole_name(name).filter(|_| options.ignore_case) {
+        Attribute::Header(FieldName::new(name.as_bytes()))
     } else {
         let refused = |_| format!("{}Header name regex could not be compiled.", call.name);
         Attribute::Fields(Pattern::compile(name, options).map_err(refused)?)
@@ -88,7 +98,7 @@ fn compile(call: &Call<'_>, name: &str, rest: &str, said: PatternOptions) -> Res
         Some(text) => Wanted::Part(Part::new(&text, ignore_case)),
         None => {
             let refused = |_| format!("{} regex could not be compiled.", call.name);
-            Wanted::Pattern(Pattern::compile(&text, options).map_err(refused)?)
+            Wanted::pattern(Pattern::compile(&text, options).map_err(refused)?)
         }
     };
     Ok(Rule { test: Test::Attribute(attribute, wanted), changes: changes(call, rest)? })

@@ -167,6 +167,13 @@ mod tests {
         assert_eq!(variables("SetEnvIf ^X-Pa.*n$ v(.) P=$1", &fields), "P=9");
         assert_eq!(variables("SetEnvIf ^x-pa.*n$ v(.) P=$1", &fields), "");
         assert_eq!(variables("SetEnvIfNoCase ^x-pa.*n$ v(.) P=$1", &fields), "P=9");
+        assert_eq!(variables("SetEnvIf ^x-pattern$ v(.) P=$1", &fields), "");
+        assert_eq!(variables("SetEnvIfNoCase ^x-pattern$ v(.) P=$1", &fields), "P=9");
+        assert_eq!(variables("SetEnvIfNoCase ^x-none$ (.+) P=$1", &fields), "");
+        assert_eq!(variables("SetEnvIfNoCase ^x-none$ ^(.*)$ P=a$1", &fields), "P=a");
+        // A variable is no header field.
+        let text = "SetEnvIf X-Pattern v x-set=v\nSetEnvIfNoCase ^x-set$ v P";
+        assert_eq!(variables(text, &fields), "x-set=v");
     }
 
     #[test]

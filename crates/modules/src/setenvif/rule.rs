@@ -40,6 +40,8 @@ pub(super) enum Attribute {
     RequestProtocol,
     /// A header field, or where there is none a variable that was set before. Rules share it.
     Field(Arc<FieldName>),
+    /// A header field alone, whose name a pattern spells out.
+    Header(FieldName),
     /// The last header field whose name matches.
     Fields(Pattern),
 }
@@ -50,7 +52,12 @@ pub(super) enum Wanted {
     /// A part of it is this; there are no groups, so that `$1` in a value stays as it is.
     Part(Part),
     /// It matches.
-    Pattern(Pattern),
+    Pattern {
+        pattern: Pattern,
+        /// Whether the empty text matches, or cannot be told to. Most values are those of fields
+        /// that are absent.
+        may_be_empty: bool,
+    },
 }
 
 /// A change of one variable.
@@ -79,7 +86,7 @@ impl Attribute {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Field(one), Self::Field(other)) => Arc::ptr_eq(one, other),
-            (Self::Field(_) | Self::Fields(_), _) => std::ptr::eq(self, other),
+            (Self::Field(_) | Self::Header(_) | Self::Fields(_), _) => std::ptr::eq(self, other),
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
@@ -106,6 +113,7 @@ impl Attribute {
             Attribute::RequestMethod => request.method_name().into(),
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
             Attribute::Field(name) => field(request, name),
+            Attribute::Header(name) => request.fields().whole(name).unwrap_or_default(),
             Attribute::Fields(pattern) => last_field(request, pattern)?,
         })
     }
@@ -199,6 +207,12 @@ fn first_that_holds<'a>(
 }
 
 impl Wanted {
+    /// What matches this pattern.
+    pub(super) fn pattern(pattern: Pattern) -> Self {
+        let may_be_empty = pattern.matches(b"").unwrap_or(true);
+        Self::Pattern { pattern, may_be_empty }
+    }
+
     /// Whether the value is what is wanted, with the groups where it has such.
     fn find(
         &self,
@@ -211,7 +225,10 @@ impl Wanted {
                 let is_within = part.is_within(allowance, subject).map_err(|e| e.to_string())?;
                 return Ok(is_within.then_some(None));
             }
-            Self::Pattern(pattern) => pattern,
+            Self::Pattern { may_be_empty: false, .. } if subject.text().is_empty() => {
+                return Ok(None);
+            }
+            Self::Pattern { pattern, .. } => pattern,
         };
         // Most rules hold for few requests: groups are taken for those alone.
         if !pattern.matches_within(allowance, subject.text()).map_err(text)? {
@@ -255,7 +272,7 @@ impl Rule {
         let text = match &self.test {
             Test::Attribute(Attribute::Fields(_), _) | Test::Condition(_) => return None,
             Test::Attribute(_, Wanted::Part(part)) => Some(part.text()),
-            Test::Attribute(_, Wanted::Pattern(pattern)) => pattern.literal_text(),
+            Test::Attribute(_, Wanted::Pattern { pattern, .. }) => pattern.literal_text(),
         };
         text.filter(|(text, _)| !text.is_empty())
     }
