@@ -380,18 +380,18 @@ impl Fields {
 
     /// Each name once, at the place of its first field, with all its values as one list, joined by
     /// `, `.
-    pub fn merged(&self) -> impl Iterator<Item = (&[u8], Cow<'_, [u8]>)> {
+    pub fn merged(&self) -> impl Iterator<Item = (Name, &[u8], Cow<'_, [u8]>)> {
         self.entries.iter().enumerate().filter_map(|(number, entry)| {
             let name = self.name_of(*entry);
             if self.repeated & entry.known.bit() == 0 {
-                return Some((name, Cow::Borrowed(self.value_of(*entry))));
+                return Some((entry.known, name, Cow::Borrowed(self.value_of(*entry))));
             }
             let wanted = Spelled(entry.known, name);
             let before = self.entries.get(..number).unwrap_or_default();
             if before.iter().any(|other| is_named(&self.text, other, wanted)) {
                 return None;
             }
-            self.whole(wanted).map(|list| (name, list))
+            self.whole(wanted).map(|list| (entry.known, name, list))
         })
     }
 
@@ -578,7 +578,7 @@ mod tests {
         ] {
             fields.add(name, value);
         }
-        let merged = fields.merged().map(|(name, list)| [name, b"=", &*list].concat());
+        let merged = fields.merged().map(|(_, name, list)| [name, b"=", &*list].concat());
         let merged = merged.collect::<Vec<_>>().join(&b'|');
         assert_eq!(merged, b"X-A=1, 3|Accept=a, b|X-B=2|Host=h");
     }

@@ -150,6 +150,29 @@ const fn by_hash() -> [Name; 256] {
     table
 }
 
+/// The CGI variables of the names by their numbers, each with its length.
+static VARIABLES: [([u8; 32], usize); KNOWN.len() + 1] = variables();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const fn variables() -> [([u8; 32], usize); KNOWN.len() + 1] {
+    let mut table = [([0; 32], 0); KNOWN.len() + 1];
+    let mut at = 0;
+    while at < KNOWN.len() {
+        let (variable, length) = &mut table[at + 1];
+        let (prefix, text) = (b"HTTP_", KNOWN[at].1.as_bytes());
+        while *length < prefix.len() + text.len() {
+            variable[*length] = match length.checked_sub(prefix.len()) {
+                None => prefix[*length],
+                Some(place) if text[place] == b'-' => b'_',
+                Some(place) => text[place].to_ascii_uppercase(),
+            };
+            *length += 1;
+        }
+        at += 1;
+    }
+    table
+}
+
 /// A known name as two words of sixteen bytes, with a mask of the bytes that belong to it.
 struct Wide {
     text: [u128; 2],
@@ -240,6 +263,15 @@ impl Name {
     pub fn text(self) -> &'static str {
         let place = (self as usize).wrapping_sub(1);
         KNOWN.get(place).map_or("", |(_, text)| text)
+    }
+
+    /// The CGI variable of the field (RFC 3875, section 4.1.18), such as HTTP_HOST; empty if the
+    /// name is not known.
+    #[must_use]
+    #[inline]
+    pub fn variable(self) -> &'static [u8] {
+        let variable = VARIABLES.get(self as usize);
+        variable.and_then(|(text, length)| text.get(..*length)).unwrap_or_default()
     }
 
     /// The set of this name alone, as a bit.

@@ -38,9 +38,9 @@ pub struct Variables {
     pairs: Vec<Option<Pair>>,
     index: Option<Box<Index>>,
     /// The bits of all names ([`Mark::bit`]): a name whose bit is missing is not in the list.
-    bits: [u128; 2],
-    /// The bytes of `text` that belong to pairs.
-    live: usize,
+    bits: [u64; 4],
+    /// The bytes of `text` that belong to pairs that were replaced or removed.
+    wasted: usize,
 }
 
 /// A name, and its value behind it, in the text of the list. The positions have 32 bits, so that
@@ -59,6 +59,7 @@ struct Pair {
 struct Mark(u32);
 
 impl Mark {
+    #[inline]
     fn of(name: &[u8]) -> Self {
         let length = name.len();
         let byte = |at: usize| name.get(at).copied().unwrap_or_default();
@@ -69,19 +70,23 @@ impl Mark {
 
     /// The bit that stands for the mark among the 256 of [`Variables::bits`], chosen by Knuth's
     /// multiplicative hash: its word, and its place there.
-    fn bit(self) -> (usize, u128) {
+    #[inline]
+    fn bit(self) -> (usize, u64) {
         let hash = self.0.wrapping_mul(0x9e37_79b1) >> 24;
-        (usize::from(hash >= 128), 1 << (hash % 128))
+        ((hash / 64) as usize, 1 << (hash % 64))
     }
 }
 
 impl Pair {
     /// A pair at these positions. A name or a value beyond 4 GiB of text reads as empty: no
     /// configuration and no request head that the limits allow is as long.
+    #[inline]
     fn at(start: usize, middle: usize, end: usize, mark: Mark) -> Self {
-        let [start, middle, end] =
-            [start, middle, end].map(|position| u32::try_from(position).unwrap_or(u32::MAX));
-        Self { start, middle, end, mark }
+        match u32::try_from(end) {
+            // The other positions are not behind the end.
+            Ok(end) => Self { start: start as u32, middle: middle as u32, end, mark },
+            Err(_) => Self { start: u32::MAX, middle: u32::MAX, end: u32::MAX, mark },
+        }
     }
 
     /// The bytes of the name in the text.
@@ -134,7 +139,7 @@ impl Variables {
     /// An empty list, without an allocation.
     #[must_use]
     pub const fn new() -> Self {
-        Self { text: Vec::new(), pairs: Vec::new(), index: None, bits: [0; 2], live: 0 }
+        Self { text: Vec::new(), pairs: Vec::new(), index: None, bits: [0; 4], wasted: 0 }
     }
 
     /// Makes room for so many more names, and for so many bytes of names and values.
@@ -147,12 +152,22 @@ impl Variables {
     }
 
     /// Sets or replaces a value.
+    #[inline]
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        let (name, value) = (name.as_ref(), value.as_ref());
-        let mark = Mark::of(name);
-        match self.place(mark, name) {
-            Some(place) => self.replace(place, mark, name, value),
-            None => self.push(mark, name, value),
+        // The mark of a literal is a constant, because this function is inlined.
+        let name = name.as_ref();
+        self.set_marked(Mark::of(name), name, value.as_ref());
+    }
+
+    fn set_marked(&mut self, mark: Mark, name: &[u8], value: &[u8]) {
+        let place = self.place(mark, name);
+        let pair = self.append(mark, name, value);
+        match place {
+            Some(place) => {
+                let old = self.pairs.get_mut(place).and_then(|old| old.replace(pair));
+                self.waste(old);
+            }
+            None => self.push(name, pair),
         }
     }
 
@@ -167,7 +182,7 @@ impl Variables {
                 self.pairs.get_mut(place).and_then(Option::take)
             }
         };
-        self.live -= removed.map_or(0, |pair| pair.range().len());
+        self.waste(removed);
         // Rebuild the index once half of the list is gaps: each removed name pays for one step.
         if self.index.as_ref().is_some_and(|index| index.len() < self.pairs.len() / 2) {
             self.pairs.retain(Option::is_some);
@@ -207,7 +222,7 @@ impl Variables {
     /// has other bytes too.
     #[must_use]
     pub fn encoded_text(&self) -> Option<&[u8]> {
-        (self.live == self.text.len()).then_some(&self.text)
+        (self.wasted == 0).then_some(&self.text)
     }
 
     /// Whether nothing is set.
@@ -221,7 +236,7 @@ impl Variables {
         self.text.clear();
         self.pairs.clear();
         self.index = None;
-        (self.bits, self.live) = ([0; 2], 0);
+        (self.bits, self.wasted) = ([0; 4], 0);
     }
 
     fn name_of(&self, pair: Pair) -> &[u8] {
@@ -236,9 +251,11 @@ impl Variables {
     #[inline]
     fn place(&self, mark: Mark, name: &[u8]) -> Option<usize> {
         // Usually nothing is set.
-        let ((word, bit), [low, high]) = (mark.bit(), self.bits);
-        let bits = if word == 0 { low } else { high };
-        if bits & bit == 0 { None } else { self.find(mark, name) }
+        let (word, bit) = mark.bit();
+        match self.bits.get(word) {
+            Some(bits) if bits & bit != 0 => self.find(mark, name),
+            _ => None,
+        }
     }
 
     fn find(&self, mark: Mark, name: &[u8]) -> Option<usize> {
@@ -254,11 +271,11 @@ impl Variables {
         pair.is_some_and(|pair| pair.mark == mark && self.name_of(pair) == name)
     }
 
-    /// Appends a name that is not in the list.
-    fn push(&mut self, mark: Mark, name: &[u8], value: &[u8]) {
-        let pair = self.append(mark, name, value);
+    /// Adds the pair of a name that is not in the list.
+    #[inline]
+    fn push(&mut self, name: &[u8], pair: Pair) {
         self.pairs.push(Some(pair));
-        let (word, bit) = mark.bit();
+        let (word, bit) = pair.mark.bit();
         if let Some(bits) = self.bits.get_mut(word) {
             *bits |= bit;
         }
@@ -269,43 +286,33 @@ impl Variables {
         }
     }
 
-    /// Replaces the pair at a position by one with the same name.
-    fn replace(&mut self, place: usize, mark: Mark, name: &[u8], value: &[u8]) {
-        let pair = self.append(mark, name, value);
-        if let Some(Some(old)) = self.pairs.get_mut(place) {
-            self.live -= old.range().len();
-            *old = pair;
-        }
-    }
-
     /// Encodes a name and its value at the end of the text.
+    #[inline]
     fn append(&mut self, mark: Mark, name: &[u8], value: &[u8]) -> Pair {
-        if self.text.len() > 2 * self.live + MOST_WASTED {
-            self.compact();
-        }
-        let begin = self.text.len();
-        self.text.reserve(8 + name.len() + value.len());
-        match (u8::try_from(name.len()), u8::try_from(value.len())) {
-            (Ok(name @ ..0x80), Ok(value @ ..0x80)) => {
-                self.text.extend_from_slice(&[name, value]);
-            }
-            _ => {
-                encode_length(&mut self.text, name.len());
-                encode_length(&mut self.text, value.len());
-            }
+        if name.len() < 0x80 && value.len() < 0x80 {
+            self.text.extend_from_slice(&[name.len() as u8, value.len() as u8]);
+        } else {
+            encode_length(&mut self.text, name.len());
+            encode_length(&mut self.text, value.len());
         }
         let start = self.text.len();
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(value);
-        let end = self.text.len();
-        self.live += end - begin;
-        Pair::at(start, start + name.len(), end, mark)
+        Pair::at(start, start + name.len(), self.text.len(), mark)
     }
 
-    /// Copies the text without what was replaced or removed. Each wasted byte pays for one that is
-    /// copied.
+    /// Counts the bytes of a pair that was replaced or removed. If such pairs are more than half of
+    /// the text, the text is copied without them: each wasted byte pays for one that is copied.
+    fn waste(&mut self, pair: Option<Pair>) {
+        self.wasted += pair.map_or(0, |pair| pair.range().len());
+        if self.wasted > (self.text.len() + MOST_WASTED) / 2 {
+            self.compact();
+        }
+    }
+
+    /// Copies the text without what was replaced or removed.
     fn compact(&mut self) {
-        let mut text = Vec::with_capacity(self.live);
+        let mut text = Vec::with_capacity(self.text.len().saturating_sub(self.wasted));
         for pair in self.pairs.iter_mut().flatten() {
             let range = pair.range();
             let name = pair.name();
@@ -313,7 +320,7 @@ impl Variables {
             text.extend_from_slice(self.text.get(range).unwrap_or_default());
             *pair = Pair::at(start, start + name.len(), text.len(), pair.mark);
         }
-        self.text = text;
+        (self.text, self.wasted) = (text, 0);
     }
 
     /// The index of a list without gaps. `None` if the list is short.

@@ -197,7 +197,7 @@ pub fn wanted(request: &Request) -> Option<Wanted> {
 #[must_use]
 pub fn encode_fields(request: &Request) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    for (name, value) in request.fields().merged() {
+    for (_, name, value) in request.fields().merged() {
         out.extend_from_slice(name);
         out.push(b':');
         out.extend_from_slice(value.as_ref());

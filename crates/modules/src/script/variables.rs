@@ -3,7 +3,7 @@
 
 use crate::CoreSettings;
 use crate::core::{public_name, public_port};
-use evenkeel_message::{AddressText, Request, Variables, eq_ignore_case};
+use evenkeel_message::{AddressText, Name, Request, Variables, eq_ignore_case};
 use evenkeel_proto::escaped_html;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::LazyLock;
@@ -71,25 +71,24 @@ fn add_fields(
     program: &Program<'_>,
 ) {
     let passes_credentials = core.directory.cgi_pass_auth == Some(true);
-    let mut variable = Vec::with_capacity(64);
-    for (name, value) in request.fields().merged() {
-        let is = |other: &str| eq_ignore_case(name, other.as_bytes());
-        // Many programs read HTTP_PROXY as a setting, which no client may set (httpoxy).
-        let is_hidden = is("Proxy")
-            || (!passes_credentials && (is("Authorization") || is("Proxy-Authorization")));
-        // A body that was read completely is sent with its length, and without chunks.
-        let is_framing =
-            is("Content-Length") || (program.body_length.is_some() && is("Transfer-Encoding"));
-        if is_hidden || is_framing {
-            continue;
+    let mut variable = Vec::new();
+    for (known, name, value) in request.fields().merged() {
+        match known {
+            Name::Authorization | Name::ProxyAuthorization if !passes_credentials => {}
+            // A body that was read completely is sent with its length, and without chunks.
+            Name::ContentLength => {}
+            Name::TransferEncoding if program.body_length.is_some() => {}
+            Name::ContentType => variables.set("CONTENT_TYPE", value),
+            // Many programs read HTTP_PROXY as a setting, which no client may set (httpoxy).
+            Name::Other if eq_ignore_case(name, b"Proxy") => {}
+            Name::Other => {
+                variable.clear();
+                if export(&mut variable, name) {
+                    variables.set(&variable, value);
+                }
+            }
+            _ => variables.set(known.variable(), value),
         }
-        variable.clear();
-        match is("Content-Type") {
-            true => variable.extend_from_slice(b"CONTENT_TYPE"),
-            false if export(&mut variable, name) => {}
-            false => continue,
-        }
-        variables.set(&variable, value);
     }
     if let Some(length) = program.body_length {
         variables.set("CONTENT_LENGTH", itoa::Buffer::new().format(length));
@@ -272,5 +271,15 @@ mod tests {
         assert!(export(&mut variable, b"x-Forwarded-For"));
         assert_eq!(variable, b"HTTP_X_FORWARDED_FOR");
         assert!(!export(&mut variable, b"x_y") && !export(&mut variable, b"x.y"));
+    }
+
+    #[test]
+    fn variables_of_known_names_are_exported_names() {
+        for known in [Name::Te, Name::Host, Name::ETag, Name::UpgradeInsecureRequests] {
+            let mut variable = Vec::new();
+            assert!(export(&mut variable, known.text().as_bytes()));
+            assert_eq!(known.variable(), variable);
+        }
+        assert_eq!(Name::Other.variable(), b"");
     }
 }
