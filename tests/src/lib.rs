@@ -11,6 +11,7 @@ pub mod digest;
 pub mod house;
 pub mod load;
 pub mod odd_log;
+pub mod origin;
 pub mod php;
 pub mod php_house;
 pub mod php_site;

@@ -50,7 +50,7 @@ const FOREIGN: &[(&[&str], &str)] = &[
     (&["perl_module", "apreq_module"],
      "a FastCGI program replaces it (FCGI.pm), by mod_fcgid"),
     (&["jk_module"],
-     "mod_proxy_ajp or mod_proxy_http replaces it in Apache; this server has neither yet"),
+     "mod_proxy_http replaces it where the application speaks HTTP; mod_proxy_ajp is not there yet"),
     (&["dav_svn_module", "authz_svn_module"],
      "svnserve replaces it"),
     (&["fastcgi_module"],

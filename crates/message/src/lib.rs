@@ -58,7 +58,7 @@ pub use response::{Response, ResponseParts};
 pub use secure::{ClientCertificate, Secure};
 pub use served::{Pending, Served};
 pub use status::Status;
-pub use target::{Address, BadTarget, Proxied, Target};
+pub use target::{Address, BadTarget, Proxied, Scheme, Target};
 pub use url_path::{
     AllowEncodedSlashes, BadPath, MergedPath, UriOptions, UrlPath, without_doubled_slash,
 };

@@ -279,13 +279,16 @@ enum CreditState {
 /// client has disconnected: `conn` watches the connection for as long as the handler asks. A client
 /// that has closed only its sending side counts as disconnected, because the two cannot be told
 /// apart; where a response takes little work, it is answered all the same. Second, whether the
-/// request may begin expensive work. Third, whether the request holds its credit.
+/// request may begin expensive work. Third, whether the request holds its credit. Fourth, interim
+/// responses, which `conn` sends before the response.
 #[derive(Debug, Default)]
 pub struct Departure {
     awaited: Cell<bool>,
     told: Cell<bool>,
     permit: Cell<Permit>,
     credit: Cell<CreditState>,
+    /// Interim responses that are to be sent.
+    interim: RefCell<Vec<u8>>,
     /// Whether the request has no credit that it could return.
     is_detached: bool,
 }
@@ -373,6 +376,18 @@ impl Departure {
     /// Gives the request its credit.
     pub fn give_credit(&self) {
         self.credit.set(CreditState::Held);
+    }
+
+    /// Has the head of an interim response sent (RFC 9110, section 15.2). A client that does not
+    /// read at this moment may not receive it.
+    pub fn send_interim(&self, head: &[u8]) {
+        self.interim.borrow_mut().extend_from_slice(head);
+    }
+
+    /// The heads of interim responses since the last call.
+    #[must_use]
+    pub fn take_interim(&self) -> Vec<u8> {
+        self.interim.take()
     }
 
     /// Whether the client has disconnected. The caller is polled again when it does.

@@ -1,6 +1,6 @@
-//! The target of a proxied request: an application, and the path that is sent to it. The scheme,
-//! the host and the socket are parsed from the configuration. A request contributes only its path
-//! and its query, so that no client can choose the host or the socket (CVE-2021-40438,
+//! The target of a proxied request: a server behind this one, and the path that is sent to it. The
+//! scheme, the host and the socket are parsed from the configuration. A request contributes only
+//! its path and its query, so that no client can choose the host or the socket (CVE-2021-40438,
 //! CVE-2024-39573).
 
 use std::fmt;
@@ -8,13 +8,42 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The port of `fcgi:` (Apache: `ap_proxy_port_of_scheme`).
-const FCGI_PORT: u16 = 8000;
+/// The protocol that a target speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// FastCGI.
+    Fcgi,
+    /// HTTP/1.1 in clear text.
+    Http,
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Scheme; 2] = [Scheme::Fcgi, Scheme::Http];
+
+    /// The name in a URL.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scheme::Fcgi => "fcgi",
+            Scheme::Http => "http",
+        }
+    }
+
+    /// The port of a URL that names none (Apache: `ap_proxy_port_of_scheme`).
+    #[must_use]
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Scheme::Fcgi => 8000,
+            Scheme::Http => 80,
+        }
+    }
+}
 
 /// The most bytes of a URL around its host and path: the scheme, brackets and a port.
 const MOST_AROUND: usize = "fcgi://[]:65535".len();
 
-/// The address of an application.
+/// The address of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A TCP port of a host, by name or number.
@@ -28,25 +57,27 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// A FastCGI application that the configuration names.
+/// A FastCGI application or an HTTP server that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
+    /// The protocol.
+    pub scheme: Scheme,
     /// The address to connect to.
     pub address: Address,
     /// The host of the URL. With a Unix socket it is only a name and is not resolved.
     pub host: Box<str>,
     /// The port of the URL.
     pub port: u16,
-    /// The path of the URL, a prefix of each path that is sent to the application.
+    /// The path of the URL, a prefix of each path that is sent to the target.
     pub path: Box<str>,
 }
 
 /// The target and the path of a request that a proxy rule passes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxied {
-    /// The application.
+    /// The target.
     pub target: Arc<Target>,
-    /// The path that is sent to the application. It begins with the path of the target, and is
+    /// The path that is sent to the target. It begins with the path of the target, and is
     /// percent-encoded unless `is_raw` is set.
     pub path: Vec<u8>,
     /// Whether the path is sent without percent-encoding, because it is the name of a file or
@@ -70,8 +101,8 @@ pub enum BadTarget {
 }
 
 impl Target {
-    /// Parses `fcgi://host[:port][/path]` or `unix:/socket|fcgi://host[/path]`. The path of a
-    /// socket is relative to `runtime_dir`.
+    /// Parses `scheme://host[:port][/path]` or `unix:/socket|scheme://host[/path]`, with a
+    /// [`Scheme`]. The path of a socket is relative to `runtime_dir`.
     ///
     /// # Errors
     /// The reason why the text is not a target.
@@ -87,21 +118,21 @@ impl Target {
             }
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(|| scheme_alone(url))?;
-        let scheme = scheme.to_ascii_lowercase();
-        if scheme != "fcgi" {
-            return Err(BadTarget::Scheme(scheme));
-        }
+        let scheme = Scheme::ALL
+            .into_iter()
+            .find(|known| known.name().eq_ignore_ascii_case(scheme))
+            .ok_or_else(|| BadTarget::Scheme(scheme.to_ascii_lowercase()))?;
         let end = rest.find('/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at_checked(end).ok_or(BadTarget::Malformed)?;
-        let (host, port) = split_authority(authority).ok_or(BadTarget::Malformed)?;
+        let (host, port) = split_authority(authority, scheme).ok_or(BadTarget::Malformed)?;
         let address = match socket {
             Some(socket) => Address::Unix(socket),
             None => Address::Internet { host: host.clone(), port },
         };
-        Ok(Target { address, host, port, path: path.into() })
+        Ok(Target { scheme, address, host, port, path: path.into() })
     }
 
-    /// `fcgi://host[:port]` with `path` behind it, which begins with a slash.
+    /// `scheme://host[:port]` with `path` behind it, which begins with a slash.
     #[must_use]
     pub fn url(&self, path: &[u8]) -> Vec<u8> {
         let mut url = Vec::with_capacity(MOST_AROUND + self.host.len() + path.len());
@@ -111,30 +142,30 @@ impl Target {
 
     /// Appends the URL with `path` behind it.
     pub fn write_url(&self, out: &mut Vec<u8>, path: &[u8]) {
-        out.extend_from_slice(b"fcgi://");
+        out.extend_from_slice(self.scheme.name().as_bytes());
+        out.extend_from_slice(b"://");
+        self.write_authority(out);
+        out.extend_from_slice(path);
+    }
+
+    /// Appends the host, and the port unless it is the default port of the scheme.
+    pub fn write_authority(&self, out: &mut Vec<u8>) {
         match self.host.contains(':') {
             true => out.extend_from_slice(format!("[{}]", self.host).as_bytes()),
             false => out.extend_from_slice(self.host.as_bytes()),
         }
-        if self.port != FCGI_PORT {
+        if self.port != self.scheme.default_port() {
             out.extend_from_slice(self.shown_port().as_bytes());
         }
-        out.extend_from_slice(path);
-    }
-
-    /// The host, and the port unless it is the default port of the scheme.
-    fn authority(&self) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.to_string(),
-        };
-        format!("{host}{}", self.shown_port())
     }
 
     /// `:port`, or an empty string for the default port of the scheme, as in Apache's messages.
     #[must_use]
     pub fn shown_port(&self) -> String {
-        if self.port == FCGI_PORT { String::new() } else { format!(":{}", self.port) }
+        match self.port == self.scheme.default_port() {
+            true => String::new(),
+            false => format!(":{}", self.port),
+        }
     }
 }
 
@@ -143,7 +174,10 @@ impl fmt::Display for Target {
         if let Address::Unix(socket) = &self.address {
             write!(f, "unix:{}|", socket.display())?;
         }
-        write!(f, "fcgi://{}{}", self.authority(), self.path)
+        let mut authority = Vec::new();
+        self.write_authority(&mut authority);
+        let authority = String::from_utf8_lossy(&authority);
+        write!(f, "{}://{authority}{}", self.scheme.name(), self.path)
     }
 }
 
@@ -162,7 +196,7 @@ fn scheme_alone(url: &str) -> BadTarget {
     }
 }
 
-fn split_authority(authority: &str) -> Option<(Box<str>, u16)> {
+fn split_authority(authority: &str, scheme: Scheme) -> Option<(Box<str>, u16)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
@@ -176,7 +210,7 @@ fn split_authority(authority: &str) -> Option<(Box<str>, u16)> {
         return None;
     }
     let port = match port {
-        "" => FCGI_PORT,
+        "" => scheme.default_port(),
         port => port.parse().ok().filter(|port| *port != 0)?,
     };
     Some((host.to_ascii_lowercase().into(), port))
@@ -204,6 +238,11 @@ mod tests {
         let relative = parse("unix:app.sock|fcgi://app/").unwrap();
         assert_eq!(relative.address, Address::Unix("/run/apache2/app.sock".into()));
         assert_eq!(parse("fcgi://a").unwrap().port, 8000);
+        let http = parse("HTTP://[::1]/app").unwrap();
+        assert_eq!((http.scheme, http.port), (Scheme::Http, 80));
+        assert_eq!(http.url(b"/app/x"), b"http://[::1]/app/x");
+        assert_eq!(parse("http://a:8000/").unwrap().to_string(), "http://a:8000/");
+        assert_eq!(parse("unix:a|http://b").unwrap().to_string(), "unix:/run/apache2/a|http://b");
     }
 
     #[test]
@@ -223,8 +262,8 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(BadTarget::Malformed), "{text}");
         }
-        assert_eq!(parse("http://a/"), Err(BadTarget::Scheme("http".into())));
-        assert_eq!(parse("unix:/x|HTTP://a/"), Err(BadTarget::Scheme("http".into())));
+        assert_eq!(parse("https://a/"), Err(BadTarget::Scheme("https".into())));
+        assert_eq!(parse("unix:/x|HTTPS://a/"), Err(BadTarget::Scheme("https".into())));
         assert_eq!(parse("balancer://x"), Err(BadTarget::Scheme("balancer".into())));
     }
 }

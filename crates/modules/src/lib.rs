@@ -71,6 +71,7 @@ modules! {
     mod ssl;
     mod proxy;
     mod proxy_fcgi;
+    mod proxy_http;
     mod php;
     mod fcgid;
     mod cgi;

@@ -16,6 +16,7 @@ use evenkeel_message::{
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::core::ErrorDocument;
 use evenkeel_modules::negotiation::LIST_NOTE;
+use evenkeel_modules::proxy::STATUS_LINE;
 use evenkeel_modules::rewrite::KEEPS_VARY;
 use std::any::Any;
 use std::sync::Arc;
@@ -192,6 +193,7 @@ fn standard(
     let first = (request.resource.status != Status::OK && has_failed).then_some(status);
     let status = if first.is_some() { request.resource.status } else { status };
     let mut response = Response::new(status);
+    response.status_line = status_line(request, status);
     response.always = std::mem::take(&mut request.resource.always);
     response.always.overlay(&fields);
     if !status.is_redirect() && status != Status::CREATED {
@@ -244,6 +246,14 @@ fn first_failed(request: &Request) -> Option<Previous> {
     first.cloned()
 }
 
+/// The status line that the module with the error has chosen, if it is one for this status.
+fn status_line(request: &Request, status: Status) -> Option<Box<str>> {
+    let line = request.resource.notes.value(STATUS_LINE)?;
+    let line = std::str::from_utf8(line).ok()?;
+    let code = line.split(' ').next().and_then(|code| code.parse().ok());
+    (code == Some(status.code())).then(|| line.into())
+}
+
 fn page(
     pipeline: &Pipeline,
     request: &Request,
@@ -256,6 +266,7 @@ fn page(
     let expect = request.fields().whole("Expect");
     let facts = Facts {
         method: request.head.method_text(),
+        line: response.status_line.as_deref(),
         location: response.always.first("Location"),
         notes: request.resource.notes.value("error-notes"),
         variants: request.resource.notes.value(LIST_NOTE),

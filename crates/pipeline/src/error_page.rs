@@ -10,6 +10,8 @@ use evenkeel_proto::escape_html;
 pub struct Facts<'a> {
     /// The method's text.
     pub method: &'a [u8],
+    /// The status line in place of the standard one.
+    pub line: Option<&'a str>,
     /// Where a redirect leads.
     pub location: Option<&'a [u8]>,
     /// What was wrong with the request, as HTML (Apache: the note error-notes).
@@ -29,7 +31,10 @@ pub struct Facts<'a> {
 /// The page of a status.
 #[must_use]
 pub fn error_page(status: Status, facts: &Facts<'_>) -> Vec<u8> {
-    let line = status.line();
+    let line = match facts.line {
+        Some(line) => String::from_utf8_lossy(&escaped(line.as_bytes())).into_owned(),
+        None => status.line(),
+    };
     let reason = line.get(4..).unwrap_or_default();
     let mut page = Vec::with_capacity(512);
     page.extend_from_slice(
@@ -121,6 +126,13 @@ fn explain(status: Status, facts: &Facts<'_>, page: &mut Vec<u8>) {
         ],
         Status::EXPECTATION_FAILED => return explain_expectation(facts, page),
         Status::INTERNAL_SERVER_ERROR if notes.is_empty() => return explain_fault(facts, page),
+        Status::INTERNAL_SERVER_ERROR => &[notes, b"<p />\n"],
+        Status::BAD_GATEWAY => &[
+            b"<p>The proxy server received an invalid\r\nresponse from an upstream server.<br />\
+              \r\n",
+            notes,
+            b"</p>\n",
+        ],
         status => match sentence(status) {
             Some(text) => &[text.as_bytes()],
             None if notes.is_empty() => return explain_fault(facts, page),
@@ -224,10 +236,6 @@ const fn sentence(status: Status) -> Option<&'static str> {
         }
         Status::UNAVAILABLE_FOR_LEGAL_REASONS => {
             "<p>Access to this URL has been denied for legal reasons.<br />\n</p>\n"
-        }
-        Status::BAD_GATEWAY => {
-            "<p>The proxy server received an invalid\r\nresponse from an upstream server.<br />\
-             \r\n</p>\n"
         }
         Status::SERVICE_UNAVAILABLE => {
             "<p>The server is temporarily unable to service your\nrequest due to maintenance \

@@ -7,7 +7,7 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::Looked;
 use evenkeel_message::{
-    Address, Answer, BodyLength, Level, Notice, Request, Response, Status, Target, quoted,
+    Address, Answer, BodyLength, Level, Notice, Request, Response, Scheme, Status, Target, quoted,
 };
 use evenkeel_modules::fcgid;
 use evenkeel_modules::script::{self, Output, Program};
@@ -116,7 +116,13 @@ pub(crate) async fn run(
     };
     let silence = Duration::from_secs(limits.io_timeout_s);
     let ask = Ask {
-        target: Arc::new(Target { address, host: "localhost".into(), port: 0, path: "/".into() }),
+        target: Arc::new(Target {
+            scheme: Scheme::Fcgi,
+            address,
+            host: "localhost".into(),
+            port: 0,
+            path: "/".into(),
+        }),
         variables,
         body,
         patience: Patience { connect: silence, silence, queue: None },

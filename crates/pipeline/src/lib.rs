@@ -20,6 +20,7 @@ mod listing;
 mod login;
 mod look;
 mod negotiate;
+mod origin;
 mod phases;
 mod php;
 mod proxying;

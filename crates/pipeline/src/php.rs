@@ -7,7 +7,7 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Address, Answer, BodyLength, Level, MayWait, Notice, Request, Response, Status, Target,
+    Address, Answer, BodyLength, Level, MayWait, Notice, Request, Response, Scheme, Status, Target,
     Variables, quoted,
 };
 use evenkeel_modules::php::{self, Wanted};
@@ -240,7 +240,13 @@ fn for_worker(
 }
 
 fn target_of(address: &Address) -> Target {
-    Target { address: address.clone(), host: "localhost".into(), port: 0, path: "/".into() }
+    Target {
+        scheme: Scheme::Fcgi,
+        address: address.clone(),
+        host: "localhost".into(),
+        port: 0,
+        path: "/".into(),
+    }
 }
 
 /// 503: the client may come again in a second.

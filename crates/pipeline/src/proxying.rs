@@ -1,16 +1,18 @@
-//! Requests that are passed on to an application (mod_proxy, mod_proxy_fcgi): reads the body of the
-//! request, takes a place at the application, asks it, and makes the response of its answer.
+//! Requests that are passed on (mod_proxy). One for a FastCGI application is handled here
+//! (mod_proxy_fcgi): reads the body of the request, takes a place at the application, asks it, and
+//! makes the response of its answer. One for an HTTP server is handled in `origin`.
 
 use crate::body;
 use crate::frames::Frames;
 use crate::look::{Aside, Start, beside, see};
+use crate::origin;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use crate::trace;
 use evenkeel_files::Kind;
 use evenkeel_message::{
     Answer, BodyLength, Level, MayWait, Method, Notice, Proxied, Request, RequestHead, Response,
-    Source, Status, Variables, quoted,
+    Scheme, Source, Status, Variables, quoted,
 };
 use evenkeel_modules::core::TraceEnable;
 use evenkeel_modules::lab::BlockingPool;
@@ -77,6 +79,16 @@ async fn try_to_pass_on(
     if let Some(response) = answer_here(pipeline, request)? {
         return Ok(response);
     }
+    let is_spoken = match proxied.target.scheme {
+        Scheme::Fcgi => pipeline.site.speaks_fcgi,
+        Scheme::Http => pipeline.site.speaks_http,
+    };
+    if !is_spoken {
+        return Err(refuse_scheme(request, &proxied));
+    }
+    if proxied.target.scheme == Scheme::Http {
+        return Box::pin(origin::pass_on(pipeline, request, plan, proxied)).await;
+    }
     let mut script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;
     if let Some(path) = proxy_fcgi::path_of_file(request, &proxied) {
         find_file(pipeline, request, &path, &mut script);
@@ -91,7 +103,8 @@ async fn try_to_pass_on(
     };
     let worker = proxy::worker_of(&pipeline.site.server(request.server).settings.proxy, &proxied);
     let patience = patience(pipeline, request, worker);
-    let place = enter(pipeline, request, &proxied, patience.silence, &may_wait).await?;
+    let waiting = Waiting { module: "proxy_fcgi", patience: patience.silence };
+    let place = enter(pipeline, request, &proxied, waiting, &may_wait).await?;
     let body_length = (length != BodyLength::None).then(|| body.length());
     let path_info = &script.path_info;
     let translated = match path_info.is_empty() {
@@ -164,12 +177,35 @@ fn answer_here(pipeline: &Pipeline, request: &mut Request) -> Result<Option<Resp
     })
 }
 
-/// Waits for a place at the application.
-async fn enter(
+/// The answer to a request whose target needs a module that is not loaded (mod_proxy.c:
+/// `proxy_handler`).
+fn refuse_scheme(request: &mut Request, proxied: &Proxied) -> Answer {
+    let url = proxied.target.url(&proxied.path);
+    let (url, scheme) = (quoted(&url), proxied.target.scheme.name());
+    let text = format!(
+        "No protocol handler was valid for the URL {url} (scheme '{scheme}'). If you are using a \
+         DSO version of mod_proxy, make sure the proxy submodules are included in the \
+         configuration using LoadModule."
+    );
+    request.notify(Notice::new("proxy", Level::Warn, 1144, text));
+    Status::INTERNAL_SERVER_ERROR.into()
+}
+
+/// What waits for a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    /// The module, for the error log.
+    pub(crate) module: &'static str,
+    /// How long it waits.
+    pub(crate) patience: Duration,
+}
+
+/// Waits for a place at the target.
+pub(crate) async fn enter(
     pipeline: &Pipeline,
     request: &mut Request,
     proxied: &Proxied,
-    patience: Duration,
+    Waiting { module, patience }: Waiting,
     may_wait: &MayWait,
 ) -> Result<Place, Answer> {
     if request.shares_place {
@@ -186,14 +222,18 @@ async fn enter(
                 proxied.target,
                 patience.as_secs()
             );
-            request.notify(Notice::own("proxy_fcgi", Level::Error, text));
+            request.notify(Notice::own(module, Level::Error, text));
         }
         Answer::from(Status::SERVICE_UNAVAILABLE)
     })
 }
 
 /// The timeouts of an exchange: those of the worker, ProxyTimeout, or Timeout.
-fn patience(pipeline: &Pipeline, request: &Request, worker: Option<&proxy::Worker>) -> Patience {
+pub(crate) fn patience(
+    pipeline: &Pipeline,
+    request: &Request,
+    worker: Option<&proxy::Worker>,
+) -> Patience {
     let server = pipeline.site.server(request.server);
     let silence = worker.and_then(|worker| worker.timeout).or(server.settings.proxy.timeout);
     let silence = silence.unwrap_or_else(|| server.timeout());

@@ -57,8 +57,12 @@ pub struct Site {
     pub folders_are_listed: bool,
     /// Whether mod_negotiation is active.
     pub negotiates: bool,
-    /// Whether mod_proxy and mod_proxy_fcgi are active, so that requests can be passed on.
+    /// Whether mod_proxy and a module for a scheme are active, so that requests can be passed on.
     pub passes_on: bool,
+    /// Whether mod_proxy_fcgi is active.
+    pub speaks_fcgi: bool,
+    /// Whether mod_proxy_http is active.
+    pub speaks_http: bool,
     /// The name of the module that runs programs, for the error log; none if neither mod_cgid nor
     /// mod_cgi is active.
     pub runs_programs: Option<&'static str>,
@@ -319,9 +323,10 @@ impl Site {
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
         let rewrites = language.vocabulary.module_loaded("mod_rewrite.c");
-        let passes_on = ["mod_proxy.c", "mod_proxy_fcgi.c"]
-            .iter()
-            .all(|name| language.vocabulary.module_loaded(name));
+        let speaks_fcgi = language.vocabulary.module_loaded("mod_proxy_fcgi.c");
+        let speaks_http = language.vocabulary.module_loaded("mod_proxy_http.c");
+        let passes_on =
+            language.vocabulary.module_loaded("mod_proxy.c") && (speaks_fcgi || speaks_http);
         let runs_programs = [("mod_cgid.c", "cgid"), ("mod_cgi.c", "cgi")]
             .into_iter()
             .find(|(file, _)| language.vocabulary.module_loaded(file))
@@ -348,6 +353,8 @@ impl Site {
         let runtime_dir = server_root.join(runtime_dir);
         Ok(Site {
             passes_on,
+            speaks_fcgi,
+            speaks_http,
             runs_programs,
             runs_suexec: global.unixd.runs_suexec(),
             needs_launcher,

@@ -16,6 +16,7 @@ mod host;
 mod line;
 mod method;
 mod options;
+mod origin;
 mod proxy_header;
 mod refusal;
 mod response;
@@ -38,6 +39,9 @@ pub use head::{HeadParser, Parsed};
 pub use host::{KnownHost, address};
 pub use method::recognise_method;
 pub use options::{HttpProtocolOptions, Limits};
+pub use origin::{
+    OriginBody, OriginFault, OriginHead, OriginLimits, encode_request_line, parse_origin_head,
+};
 pub use proxy_header::{ProxyHeader, ProxyHeaderFault};
 pub use refusal::Refusal;
 pub use response::{Malformed, ResponseHead, ResponseLength, parse_response, response_field};

@@ -13,6 +13,8 @@ mod chunked_body;
 mod digest_field;
 #[path = "../../../fuzz/bodies/fastcgi.rs"]
 mod fastcgi;
+#[path = "../../../fuzz/bodies/origin_response.rs"]
+mod origin_response;
 #[path = "../../../fuzz/bodies/proxy_header.rs"]
 mod proxy_header;
 #[path = "../../../fuzz/bodies/request_head.rs"]
@@ -65,4 +67,9 @@ fn the_corpus_of_fastcgi_does_no_harm() {
 #[test]
 fn the_corpus_of_script_head_does_no_harm() {
     replay("script_head", script_head::run);
+}
+
+#[test]
+fn the_corpus_of_origin_response_does_no_harm() {
+    replay("origin_response", origin_response::run);
 }

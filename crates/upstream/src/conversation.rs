@@ -92,14 +92,15 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> &Socket {
         match self {
             Connection::New(socket) => socket,
             Connection::Kept(watched) => watched.socket(),
         }
     }
 
-    fn watched(self, writes: bool) -> Result<WatchedSocket, FailureKind> {
+    /// Watches the socket, for reading alone unless something is left to be written.
+    pub(crate) fn watched(self, writes: bool) -> Result<WatchedSocket, FailureKind> {
         let watched = match self {
             Connection::Kept(watched) if !writes => return Ok(watched),
             Connection::Kept(watched) => WatchedSocket::new(watched.into_socket()),

@@ -1,7 +1,7 @@
-//! Applications behind this server: connections to them, the FastCGI exchange, runs of CGI
-//! programs, the places that bound how many requests an application has in progress, and the spool
-//! for bodies of requests. All of it belongs to one serving thread; [`exchange`] and
-//! [`run_program`] are the entries.
+//! Applications behind this server: connections to them, the exchanges over FastCGI and HTTP, runs
+//! of CGI programs, the places that bound how many requests an application has in progress, and the
+//! spool for bodies of requests. All of it belongs to one serving thread; [`exchange`],
+//! [`ask_origin`] and [`run_program`] are the entries.
 
 mod cgi;
 mod connect;
@@ -10,9 +10,14 @@ mod failure;
 mod fcgi;
 mod filter_program;
 mod gather;
+mod idle;
 mod kept;
 mod lease;
+mod origin;
+mod origin_failure;
+mod origin_link;
 mod places;
+mod prefetch;
 mod report;
 mod spool;
 mod timer;
@@ -25,6 +30,10 @@ pub use fcgi::{Answered, Ask, exchange};
 pub use filter_program::{FilterFailure, FilterRun, filter_source};
 pub use gather::gather;
 pub use lease::Lease;
+pub use origin::{OriginAnswered, OriginAsk, ask_origin};
+pub use origin_failure::{OriginFailure, OriginFailureKind};
+pub use origin_link::{Upload, UploadFraming};
 pub use places::{NoPlace, Place, Places, SharedPlace};
+pub use prefetch::{Prefetched, prefetch};
 pub use report::{OwnPool, pool_failure};
 pub use spool::{Spool, SpoolError};

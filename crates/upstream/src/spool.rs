@@ -3,7 +3,7 @@
 //! into a file without a name, which the blocking pool writes and reads.
 
 use bytes::Bytes;
-use evenkeel_message::{MayWait, Source};
+use evenkeel_message::{Chunk, MayWait, Source};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
 use evenkeel_sys::open::{Space, nameless, space_of};
 use std::fs::File;
@@ -107,6 +107,12 @@ impl Spool {
         Ok(())
     }
 
+    /// The body as a source, from its beginning.
+    #[must_use]
+    pub fn into_source(self, blocking_pool: &Arc<BlockingPool>) -> Pin<Box<dyn Source>> {
+        Box::pin(self.reader(Arc::clone(blocking_pool)))
+    }
+
     /// The body in pieces, from its beginning.
     pub(crate) fn reader(self, blocking_pool: Arc<BlockingPool>) -> SpoolReader {
         SpoolReader { spool: self, at: 0, reading: None, blocking_pool }
@@ -125,6 +131,12 @@ pub(crate) struct SpoolReader {
     at: u64,
     reading: Option<BlockingTask<io::Result<Vec<u8>>>>,
     blocking_pool: Arc<BlockingPool>,
+}
+
+impl Source for SpoolReader {
+    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
+        self.get_mut().poll_piece(context).map(io::Result::transpose)
+    }
 }
 
 impl SpoolReader {

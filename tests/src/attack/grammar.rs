@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 34] = [
+pub const MODULES: [&str; 35] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -93,6 +93,7 @@ pub const MODULES: [&str; 34] = [
     "ssl",
     "proxy",
     "proxy_fcgi",
+    "proxy_http",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.

@@ -21,6 +21,8 @@ pub(crate) struct Responding<'a, S, F> {
     pub(crate) lease: &'a Lease,
     /// Whether the client has disconnected; if not, the task is woken when that may change.
     pub(crate) has_left: F,
+    /// Sends the heads of interim responses.
+    pub(crate) send_interim: &'a dyn Fn(&[u8]),
 }
 
 impl<S: ConnectionSite, F: Fn(&mut Context<'_>) -> bool> Responding<'_, S, F> {
@@ -43,7 +45,12 @@ impl<S: ConnectionSite, F: Fn(&mut Context<'_>) -> bool> Responding<'_, S, F> {
                     ready!(self.lease.poll_hold(context));
                     departure.give_credit();
                 }
-                match guarded(&mut pending, context) {
+                let polled = guarded(&mut pending, context);
+                let interim = departure.take_interim();
+                if !interim.is_empty() {
+                    (self.send_interim)(&interim);
+                }
+                match polled {
                     Ok(Poll::Pending) if departure.wants_permit() || departure.wants_credit() => {
                         continue;
                     }

@@ -331,7 +331,8 @@ impl<S: ConnectionSite> Task<S> {
     ) -> (Box<Request>, Response) {
         let Self { inner: serving, link, lease, connection } = self;
         let has_left = |context: &mut Context<'_>| link.has_ended(context);
-        let responding = Responding { serving, connection, lease, has_left };
+        let send_interim = &|heads: &[u8]| link.send_interim(heads);
+        let responding = Responding { serving, connection, lease, has_left, send_interim };
         responding.wait(pending, head, begun).await
     }
 

@@ -124,6 +124,24 @@ impl Link {
         })
     }
 
+    /// Sends the heads of interim responses, if there is room for them now. If there is room for a
+    /// part of them alone, the connection is reset, because nothing else could follow that part.
+    pub(crate) fn send_interim(&self, heads: &[u8]) {
+        let sent = self.ask(|transport| {
+            let mut channel = transport.channel()?;
+            let count = channel.send(&[IoSlice::new(heads)], false)?;
+            match channel.flush() {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                _ => Ok(count),
+            }
+        });
+        if sent.is_ok_and(|count| count < heads.len())
+            && let Some(transport) = self.take()
+        {
+            transport.reset_on_close();
+        }
+    }
+
     /// Whether the transport has taken bytes that it has not sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.transport.borrow().as_ref().is_some_and(Transport::has_unsent)

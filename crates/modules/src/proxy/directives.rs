@@ -3,7 +3,7 @@
 
 use super::pass::From;
 use super::worker::Worker;
-use super::{ErrorOverride, Pass};
+use super::{ErrorOverride, Mapping, Pass, Via};
 use crate::core::Kind;
 use crate::core::sections::{compile_pattern, inner_settings, numbered, plain};
 use crate::{
@@ -23,21 +23,21 @@ const DIRECTIVES: &[Directive] = &[
     directive("ProxyPassInterpolateEnv", Where::CONFIG, Shape::Flag, "Off", "Interpolate Env Vars in reverse Proxy", interpolate),
     directive("ProxyPass", Where::CONFIG, Shape::Raw, "", "a virtual path and a URL", pass),
     directive("ProxyPassMatch", Where::CONFIG, Shape::Raw, "", "a virtual path and a URL", pass),
-    directive("ProxyPassReverse", Where::CONFIG, Shape::OneTwoOrThree, "", "a virtual path and a URL for reverse proxy behaviour", accepted),
-    directive("ProxyPassReverseCookiePath", Where::CONFIG, Shape::TwoOrThree, "", "Path rewrite rule for proxying cookies", accepted),
-    directive("ProxyPassReverseCookieDomain", Where::CONFIG, Shape::TwoOrThree, "", "Domain rewrite rule for proxying cookies", accepted),
+    directive("ProxyPassReverse", Where::CONFIG, Shape::OneTwoOrThree, "", "a virtual path and a URL for reverse proxy behaviour", pass_reverse),
+    directive("ProxyPassReverseCookiePath", Where::CONFIG, Shape::TwoOrThree, "", "Path rewrite rule for proxying cookies", pass_reverse_cookie),
+    directive("ProxyPassReverseCookieDomain", Where::CONFIG, Shape::TwoOrThree, "", "Domain rewrite rule for proxying cookies", pass_reverse_cookie),
     directive("ProxyVia", Where::SERVER, Shape::One, "Off", "Configure Via: proxy header header to one of: on | off | block | full", via),
     directive("ProxyErrorOverride", Where::CONFIG, Shape::Iterate, "Off", "use our error handling pages instead of the servers' we are proxying", error_override),
-    directive("ProxyPreserveHost", Where::CONFIG, Shape::Flag, "Off", "on if we should preserve host header while proxying", accepted),
+    directive("ProxyPreserveHost", Where::CONFIG, Shape::Flag, "Off", "on if we should preserve host header while proxying", switch),
     directive("ProxyTimeout", Where::SERVER, Shape::One, "", "Set the timeout (in seconds) for a proxied connection. This overrides the server timeout", timeout),
     directive("ProxyPassInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit all ProxyPass directives defined in the main server (Setting to off recommended if using the Balancer Manager)", accepted),
     directive("ProxyStatus", Where::SERVER, Shape::One, "Off", "Configure Status: proxy status to one of: on | off | full", status),
     directive("ProxySet", Where::CONFIG, Shape::Raw, "", "A balancer or worker name with list of params", set),
-    directive("ProxyAddHeaders", Where::CONFIG, Shape::Flag, "On", "on if X-Forwarded-* headers should be added or completed", accepted),
-    directive("Proxy100Continue", Where::CONFIG, Shape::Flag, "On", "on if 100-Continue should be forwarded to the origin server, off if the proxy should handle it by itself", accepted),
+    directive("ProxyAddHeaders", Where::CONFIG, Shape::Flag, "On", "on if X-Forwarded-* headers should be added or completed", switch),
+    directive("Proxy100Continue", Where::CONFIG, Shape::Flag, "On", "on if 100-Continue should be forwarded to the origin server, off if the proxy should handle it by itself", switch),
     directive("ProxyIOBufferSize", Where::SERVER, Shape::One, "", "IO buffer size for outgoing HTTP and FTP connections in bytes", accepted),
     directive("ProxyReceiveBufferSize", Where::SERVER, Shape::One, "", "Receive buffer size for outgoing HTTP and FTP connections in bytes", accepted),
-    directive("ProxyBadHeader", Where::SERVER, Shape::One, "", "How to handle bad header line in response: IsError | Ignore | StartBody", accepted),
+    directive("ProxyBadHeader", Where::SERVER, Shape::One, "", "How to handle bad header line in response: IsError | Ignore | StartBody", bad_header),
     directive("ProxyMaxForwards", Where::SERVER, Shape::One, "-1", "The maximum number of proxies a request may be forwarded through.", most_forwards),
     directive("BalancerMember", Where::CONFIG, Shape::Raw, "", "A balancer name and scheme with list of params", refused),
     directive("BalancerGrowth", Where::SERVER, Shape::One, "", "Number of additional Balancers that can be added post-config", refused),
@@ -59,10 +59,11 @@ pub const MODULE: Module = Module {
     identifier: "proxy_module",
     active: Active::WhenNamed,
     page: "mod_proxy",
-    subject: "Requests that are passed on to FastCGI applications.",
+    subject: "Requests that are passed on to HTTP servers and FastCGI applications.",
     remarks: &[
-        "Requests are passed on to `fcgi:` alone so far. A target with another scheme, a balancer \
-         and a forward proxy (ProxyRequests On) are refused when the configuration is read.",
+        "Requests are passed on to `http:` and `fcgi:`. A target with another scheme, a balancer, \
+         the parameter `upgrade` and a forward proxy (ProxyRequests On) are refused when the \
+         configuration is read.",
         "Scheme, host and socket of a target are the configuration's: a reference to a group of \
          ProxyPassMatch stands in the path only.",
         "The parameter `mapping` of ProxyPass is refused.",
@@ -70,10 +71,16 @@ pub const MODULE: Module = Module {
          `[...]` as a regular expression, and any other one as the beginning of paths.",
         "As in Apache, a virtual host tries the rules of the main server before its own, whatever \
          ProxyPassInherit says.",
-        "ProxyPassReverse and its kin, ProxyAddHeaders, ProxyPreserveHost, ProxyVia and \
-         ProxyStatus have no effect on FastCGI.",
-        "Of the parameters of an application, `timeout` and `connectiontimeout` act. The others \
-         are checked: each request has a connection of its own, as without enablereuse in Apache.",
+        "ProxyPassReverse and its kin, ProxyAddHeaders, ProxyPreserveHost and ProxyVia have no \
+         effect on FastCGI. ProxyStatus has no effect.",
+        "Of the parameters of a target, `timeout` and `connectiontimeout` act, and on an HTTP \
+         server also `disablereuse`, `enablereuse`, `ttl` and `responsefieldsize`. The others are \
+         checked alone. A request to a FastCGI application has a connection of its own, as without \
+         enablereuse in Apache.",
+        "`retry` has no effect, as in Apache for a target that is in no balancer: each request \
+         tries to connect.",
+        "ProxyBadHeader StartBody is IsError: a line of a head is never sent as the beginning of a \
+         body.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
@@ -85,8 +92,7 @@ fn accepted(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
 
 fn refused(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Err(format!(
-        "{} is not there yet: this server passes requests on to single FastCGI \
-                 applications",
+        "{} is not there yet: this server passes requests on to single servers and applications",
         call.name
     ))
 }
@@ -105,11 +111,77 @@ fn interpolate(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     }
 }
 
-fn via(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    match call.first().to_ascii_lowercase().as_str() {
-        "on" | "off" | "block" | "full" => Ok(()),
-        _ => Err("ProxyVia must be one of: off | on | full | block".into()),
+fn via(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    scope.server.proxy.via = Some(match call.first().to_ascii_lowercase().as_str() {
+        "on" => Via::On,
+        "off" => Via::Off,
+        "block" => Via::Block,
+        "full" => Via::Full,
+        _ => return Err("ProxyVia must be one of: off | on | full | block".into()),
+    });
+    Ok(())
+}
+
+fn bad_header(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let skips = match call.first().to_ascii_lowercase().as_str() {
+        "iserror" | "startbody" => false,
+        "ignore" => true,
+        _ => return Err("ProxyBadHeader must be one of: IsError | Ignore | StartBody".into()),
+    };
+    scope.server.proxy.skips_bad_fields = Some(skips);
+    Ok(())
+}
+
+/// ProxyPreserveHost, ProxyAddHeaders and Proxy100Continue.
+fn switch(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let settings = &mut scope.directory.proxy;
+    let switch = match call.name {
+        "ProxyPreserveHost" => &mut settings.preserve_host,
+        "ProxyAddHeaders" => &mut settings.add_headers,
+        _ => &mut settings.forward_continue,
+    };
+    *switch = Some(call.flag);
+    Ok(())
+}
+
+/// ProxyPassReverse. In a section, the path is that of the section (mod_proxy.c: add_pass_reverse).
+fn pass_reverse(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    call.check_place(Contexts::NOT_IN_DIRECTORY.with(Contexts::NOT_IN_FILES))?;
+    let (first, second) = (call.first(), call.words.get(1));
+    // The word has no effect without ProxyPassInterpolateEnv.
+    let is_option = |word: &str| word.eq_ignore_ascii_case("interpolate");
+    let path = match &scope.place {
+        Place::Server => None,
+        Place::Location(path) | Place::LocationMatch(path) | Place::Proxy(path) => {
+            Some(path.to_string())
+        }
+        _ => return Err(format!("{} in this section is not there yet", call.name)),
+    };
+    let (fake, real) = match (path, second) {
+        (None, None) => {
+            return Err("ProxyPassReverse needs a path when not defined in a location".into());
+        }
+        (None, Some(second)) => (first.to_owned(), second.as_str()),
+        (Some(_), Some(second)) if !is_option(second) => {
+            return Err("ProxyPassReverse can not have a path when defined in a location".into());
+        }
+        (Some(path), _) => (path, first),
+    };
+    let mapping = Mapping { real: unquoted(real).into(), public: unquoted(&fake).into() };
+    scope.directory.proxy.reverses.push(Arc::new(mapping));
+    Ok(())
+}
+
+/// ProxyPassReverseCookiePath and ProxyPassReverseCookieDomain.
+fn pass_reverse_cookie(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let (real, public) = (argument(call, 0), argument(call, 1));
+    let mapping =
+        Arc::new(Mapping { real: unquoted(real).into(), public: unquoted(public).into() });
+    match call.name {
+        "ProxyPassReverseCookiePath" => scope.directory.proxy.cookie_paths.push(mapping),
+        _ => scope.directory.proxy.cookie_domains.push(mapping),
     }
+    Ok(())
 }
 
 fn status(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
@@ -183,7 +255,7 @@ fn target(scope: &Scope, what: &str, text: &str) -> Result<Target, String> {
         BadTarget::Scheme(scheme) => {
             format!(
                 "{what} {text}: {scheme}: is not there yet, this server passes requests on \
-                     to fcgi: alone"
+                     to http: and fcgi: alone"
             )
         }
     })?;

@@ -1,21 +1,26 @@
-//! mod_proxy: passes requests on to an application. [`translate`] matches a request with the rules
+//! mod_proxy: passes requests on to a target. [`translate`] matches a request with the rules
 //! of its server and its section, and returns the target. The room `upstream` connects to the
 //! target.
 
 mod directives;
+pub mod http;
+mod http_answer;
+mod http_head;
 mod pass;
+mod reverse;
 mod worker;
 
 pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use pass::{Pass, Passed, escape_path};
+pub use reverse::{Mapping, public_cookie, public_location};
 pub use worker::Worker;
 
 use crate::core::Section;
 use crate::settings::merged;
 use crate::{Merge, Shared};
 use evenkeel_message::{
-    Answer, Level, Method, Name, Notice, Proxied, Request, Status, Target, quoted,
+    Answer, Level, Method, Name, Notice, Proxied, Request, Scheme, Status, Target, quoted,
 };
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
@@ -36,6 +41,23 @@ pub struct Rules {
     pub timeout: Option<Duration>,
     /// ProxyMaxForwards. A negative number sets no field.
     pub most_forwards: Option<i64>,
+    /// ProxyVia.
+    pub via: Option<Via>,
+    /// Whether a line that is no field is left out of the head of a response (ProxyBadHeader).
+    pub skips_bad_fields: Option<bool>,
+}
+
+/// The values of ProxyVia.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The field is passed on as it is.
+    Off,
+    /// This server is added.
+    On,
+    /// This server is added, with its version.
+    Full,
+    /// The field is removed from requests.
+    Block,
 }
 
 /// The settings of a server. Virtual hosts with equal settings share one allocation.
@@ -52,6 +74,8 @@ impl Merge for Rules {
             sections: [base.sections.as_slice(), &over.sections].concat(),
             timeout: over.timeout.or(base.timeout),
             most_forwards: over.most_forwards.or(base.most_forwards),
+            via: over.via.or(base.via),
+            skips_bad_fields: over.skips_bad_fields.or(base.skips_bad_fields),
         }
     }
 }
@@ -74,6 +98,18 @@ pub struct Directory {
     pub pass: Option<Arc<Pass>>,
     /// ProxyErrorOverride.
     pub errors: Option<ErrorOverride>,
+    /// ProxyPassReverse, in order.
+    pub reverses: Vec<Arc<Mapping>>,
+    /// ProxyPassReverseCookiePath, in order.
+    pub cookie_paths: Vec<Arc<Mapping>>,
+    /// ProxyPassReverseCookieDomain, in order.
+    pub cookie_domains: Vec<Arc<Mapping>>,
+    /// ProxyPreserveHost.
+    pub preserve_host: Option<bool>,
+    /// ProxyAddHeaders.
+    pub add_headers: Option<bool>,
+    /// Proxy100Continue.
+    pub forward_continue: Option<bool>,
 }
 
 impl Merge for Directory {
@@ -82,9 +118,24 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
-        let Self { pass, errors } = over;
+        let Self {
+            pass,
+            errors,
+            reverses,
+            cookie_paths,
+            cookie_domains,
+            preserve_host,
+            add_headers,
+            forward_continue,
+        } = over;
         self.pass.add(pass);
         self.errors.add(errors);
+        self.reverses.extend_from_slice(reverses);
+        self.cookie_paths.extend_from_slice(cookie_paths);
+        self.cookie_domains.extend_from_slice(cookie_domains);
+        self.preserve_host.add(preserve_host);
+        self.add_headers.add(add_headers);
+        self.forward_continue.add(forward_continue);
     }
 }
 
@@ -134,11 +185,22 @@ pub fn count_forward(request: &mut Request, server: &Rules) -> Result<bool, Answ
             return Ok(false);
         }
     };
+    note_reason(request, Status::BAD_REQUEST, reason);
+    Err(Status::BAD_REQUEST.into())
+}
+
+/// The note with the status line of an error page.
+pub const STATUS_LINE: &str = "status-line";
+
+/// Has the error page state a reason (proxy_util.c: `ap_proxyerror`).
+pub fn note_reason(request: &mut Request, status: Status, reason: &str) {
+    let reason = evenkeel_proto::escaped_html(reason.as_bytes());
+    let reason = String::from_utf8_lossy(&reason);
     let note = format!(
         "The proxy server could not handle the request<p>Reason: <strong>{reason}</strong></p>"
     );
     request.resource.notes.set("error-notes", note);
-    Err(Status::BAD_REQUEST.into())
+    request.resource.notes.set(STATUS_LINE, format!("{} Proxy Error", status.code()));
 }
 
 /// Returns the target of the first rule that matches the path of a request: the rule of the
@@ -183,15 +245,23 @@ pub fn of_handler(
     let Some(target) = known.target_of(url, runtime_dir) else {
         let url = quoted(url).into_owned();
         let text = format!(
-            "the handler proxy:{url} is no FastCGI application (fcgi://host:port or \
-             unix:/socket|fcgi://name), and this server passes requests on to no other"
+            "the handler proxy:{url} is neither an HTTP server nor a FastCGI application \
+             (http://host:port, fcgi://host:port or unix:/socket|http://name), and this server \
+             passes requests on to no other"
         );
         request.notify(Notice::own("proxy", Level::Error, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     };
     let file = request.resource.file.as_os_str().as_bytes();
-    let path = [target.path.as_bytes(), file].concat();
-    Ok(Some(Proxied { target, path, is_raw: true, without_query: false, name: Vec::new() }))
+    let mut path = [target.path.as_bytes(), file].concat();
+    let is_raw = target.scheme == Scheme::Fcgi;
+    if !is_raw {
+        path = escape_path(&path);
+        if !path.starts_with(b"/") {
+            path.insert(0, b'/');
+        }
+    }
+    Ok(Some(Proxied { target, path, is_raw, without_query: false, name: Vec::new() }))
 }
 
 /// The target of the last handler that a thread has seen. Most sites have one application, whose
@@ -203,7 +273,7 @@ pub struct KnownTarget(RefCell<Option<ParsedUrl>>);
 type ParsedUrl = (Box<[u8]>, Arc<Target>);
 
 impl KnownTarget {
-    /// The target of a URL. `None` if the URL is malformed or has another scheme than fcgi.
+    /// The target of a URL. `None` if the URL is malformed or has an unknown scheme.
     fn target_of(&self, url: &[u8], runtime_dir: &Path) -> Option<Arc<Target>> {
         let mut known = self.0.borrow_mut();
         if let Some((known_url, target)) = &*known

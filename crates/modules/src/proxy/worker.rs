@@ -1,24 +1,37 @@
-//! A worker: an application with the `key=value` parameters of ProxyPass, `<Proxy>` and ProxySet
+//! A worker: a target with the `key=value` parameters of ProxyPass, `<Proxy>` and ProxySet
 //! (mod_proxy.c: `set_worker_param`).
 
 use crate::core::parse_interval;
-use evenkeel_message::{Proxied, Target};
+use evenkeel_message::{Proxied, Scheme, Target};
 use std::time::Duration;
 
-/// An application with parameters.
+/// A target with parameters.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// The application. The parameters apply to requests whose path begins with that of the target.
+    /// The target. The parameters apply to requests whose path begins with that of the target.
     pub target: Target,
     /// The timeout of one read or write (`timeout`).
     pub timeout: Option<Duration>,
     /// The timeout of connecting (`connectiontimeout`).
     pub connection_timeout: Option<Duration>,
+    /// Whether a connection is used for one request alone (`disablereuse`, `enablereuse`).
+    pub disable_reuse: Option<bool>,
+    /// The time for which an idle connection is kept (`ttl`).
+    pub ttl: Option<Duration>,
+    /// The most bytes of a field of a response (`responsefieldsize`).
+    pub field_size: Option<usize>,
 }
 
 impl Worker {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, timeout: None, connection_timeout: None }
+        Self {
+            target,
+            timeout: None,
+            connection_timeout: None,
+            disable_reuse: None,
+            ttl: None,
+            field_size: None,
+        }
     }
 
     /// Takes each parameter that is not set from `other`.
@@ -27,6 +40,9 @@ impl Worker {
             target: self.target.clone(),
             timeout: self.timeout.or(other.timeout),
             connection_timeout: self.connection_timeout.or(other.connection_timeout),
+            disable_reuse: self.disable_reuse.or(other.disable_reuse),
+            ttl: self.ttl.or(other.ttl),
+            field_size: self.field_size.or(other.field_size),
         }
     }
 
@@ -35,14 +51,15 @@ impl Worker {
     pub fn fits(&self, proxied: &Proxied) -> bool {
         let (own, other) = (&self.target, &*proxied.target);
         let path = own.path.split('$').next().unwrap_or_default().as_bytes();
-        own.address == other.address && own.port == other.port && proxied.path.starts_with(path)
+        let is_same = own.scheme == other.scheme && own.address == other.address;
+        is_same && own.port == other.port && proxied.path.starts_with(path)
     }
 
-    /// Sets one parameter. `timeout` and `connectiontimeout` have an effect; the values of the
-    /// other parameters are only checked.
+    /// Sets one parameter. Those with a field have an effect; the values of the other parameters
+    /// are only checked.
     ///
     /// # Errors
-    /// The name is unknown, the value is invalid, or the parameter belongs to balancers.
+    /// The name is unknown, the value is invalid, or the parameter is not supported.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let key = key.to_ascii_lowercase();
         let at_least = |least: i64, text: &str| match leading_number(value) >= least {
@@ -50,7 +67,8 @@ impl Worker {
             false => Err(text.to_owned()),
         };
         let switch = |name: &str| match value.to_ascii_lowercase().as_str() {
-            "on" | "off" => Ok(()),
+            "on" => Ok(true),
+            "off" => Ok(false),
             _ => Err(format!("{name} must be On|Off")),
         };
         let interval = |name: &str, unit_us: u64, least: &str| {
@@ -76,13 +94,24 @@ impl Worker {
             "acquire" => interval("Acquire timeout", 1000, "Acquire").map(drop),
             "ping" => interval("Ping/Pong timeout", 1_000_000, "Ping/Pong timeout").map(drop),
             "retry" => at_least(0, "Retry must be a positive value"),
-            "ttl" => at_least(1, "TTL must be at least one second"),
+            "ttl" => {
+                at_least(1, "TTL must be at least one second")?;
+                let seconds = u64::try_from(leading_number(value)).unwrap_or(1);
+                self.ttl = Some(Duration::from_secs(seconds));
+                Ok(())
+            }
             "min" => at_least(0, "Min must be a positive number"),
             "max" => at_least(0, "Max must be a positive number"),
             "smax" => at_least(0, "Smax must be a positive number"),
-            "keepalive" => switch("KeepAlive"),
-            "disablereuse" => switch("DisableReuse"),
-            "enablereuse" => switch("EnableReuse"),
+            "keepalive" => switch("KeepAlive").map(drop),
+            "disablereuse" => {
+                self.disable_reuse = Some(switch("DisableReuse")?);
+                Ok(())
+            }
+            "enablereuse" => {
+                self.disable_reuse = Some(!switch("EnableReuse")?);
+                Ok(())
+            }
             "flushpackets" => match value.to_ascii_lowercase().as_str() {
                 "on" | "off" | "auto" => Ok(()),
                 _ => Err("flushpackets must be on|off|auto".into()),
@@ -101,10 +130,19 @@ impl Worker {
                 0 | 512.. => Ok(()),
                 _ => Err("ReceiveBufferSize must be >= 512 bytes, or 0 for system default.".into()),
             },
-            "responsefieldsize" => at_least(
-                0,
-                "ResponseFieldSize must be greater than 0 bytes, or 0 for system default.",
-            ),
+            "responsefieldsize" => {
+                at_least(
+                    0,
+                    "ResponseFieldSize must be greater than 0 bytes, or 0 for system default.",
+                )?;
+                let bytes = usize::try_from(leading_number(value)).unwrap_or(0);
+                self.field_size = Some(bytes).filter(|bytes| *bytes > 0);
+                Ok(())
+            }
+            "upgrade" if self.target.scheme == Scheme::Http => Err(format!(
+                "upgrade={value} is not there yet: this server passes on no WebSocket and no other \
+                 protocol that a connection is upgraded to"
+            )),
             "addressttl" | "status" | "upgrade" | "secret" => Ok(()),
             "loadfactor" | "route" | "redirect" | "lbset" => Err(format!(
                 "{key} is a parameter of balancers, which this server does not have yet"

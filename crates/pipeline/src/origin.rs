@@ -1,0 +1,242 @@
+//! Requests that are passed on to an HTTP server (mod_proxy_http): reads the beginning of the body,
+//! takes a place at the server, sends the request, and makes the response of the server's.
+
+use crate::body;
+use crate::proxying::{Waiting, enter, patience, refuse_body, spool};
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use bytes::Bytes;
+use evenkeel_message::{
+    AllowEncodedSlashes, Answer, BodyLength, MayWait, Method, Name, Proxied, Request, Response,
+    Source, Status, Version, eq_ignore_case,
+};
+use evenkeel_modules::proxy;
+use evenkeel_modules::proxy::http::{self, Framing, Sender};
+use evenkeel_proto::{OriginHead, OriginLimits, encode_chunk};
+use evenkeel_upstream::{
+    OriginAnswered, OriginAsk, OriginFailure, OriginFailureKind, Upload, UploadFraming, ask_origin,
+    prefetch,
+};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Passes a request on, and returns the response.
+///
+/// # Errors
+/// The request cannot be sent, the server fails, or its error is replaced by an error document.
+pub(crate) async fn pass_on(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
+    plan: &Plan,
+    proxied: Proxied,
+) -> Result<Response, Answer> {
+    let server = pipeline.site.server(request.server);
+    let keeps_slashes = plan.core.encoded_slashes == Some(AllowEncodedSlashes::NoDecode);
+    let target = http::target_text(request, &proxied, keeps_slashes)?;
+    let rules = &server.settings.proxy;
+    let worker = proxy::worker_of(rules, &proxied);
+    let patience = patience(pipeline, request, worker);
+    let says = |request: &Request, name: &str| request.resource.env.contains(name);
+    let version = match says(request, "force-proxy-request-1.0") {
+        true => Version::Http10,
+        false => Version::Http11,
+    };
+    // A target without parameters has no connections that are kept (proxy_util.c:
+    // ap_proxy_pre_request).
+    let keeps = worker.is_some_and(|worker| worker.disable_reuse != Some(true))
+        && version == Version::Http11
+        && !says(request, "proxy-nokeepalive");
+    let expects = version == Version::Http11
+        && plan.proxy.forward_continue != Some(false)
+        && request.body.is_some()
+        && is_expecting(request);
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let body = Outgoing::read(pipeline, request, plan, (version, expects), &may_wait).await?;
+    let waiting = Waiting { module: "proxy_http", patience: patience.silence };
+    let place = enter(pipeline, request, &proxied, waiting, &may_wait).await?;
+    let sender = Sender {
+        rules,
+        section: &plan.proxy,
+        core: server.core(plan),
+        software: &pipeline.site.identity.banner,
+        framing: body.framing,
+        expects,
+        keeps,
+        version,
+    };
+    let mut first = http::request_head(request, &proxied, &target, &sender)?;
+    let upload = body.write(&mut first, expects);
+    let field = worker.and_then(|worker| worker.field_size);
+    let skips_bad = rules.skips_bad_fields == Some(true);
+    let limits = OriginLimits { skips_bad, ..OriginLimits::default() };
+    let limits = OriginLimits { field: field.unwrap_or(limits.field), ..limits };
+    let path = request.resource.path.to_vec();
+    let ask = OriginAsk {
+        target: proxied.target,
+        first,
+        upload,
+        is_head: request.method_name() == b"HEAD",
+        is_idempotent: is_idempotent(request.resource.method),
+        keeps,
+        ttl: worker.and_then(|worker| worker.ttl),
+        limits,
+        patience,
+        place,
+        path: path.clone(),
+    };
+    let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
+    let departure = Rc::clone(&request.departure);
+    let takes_interim = request.head.version >= Version::Http11
+        && request.resource.depth == 0
+        && request
+            .resource
+            .env
+            .value("proxy-interim-response")
+            .is_none_or(|policy| !eq_ignore_case(policy, b"Suppress"));
+    let interim = &mut |head: &OriginHead| {
+        if takes_interim {
+            departure.send_interim(&http::encode_interim(head));
+        }
+    };
+    let asked = ask_origin(&may_wait, ask, &pipeline.blocking_pool, &departure, interim, &late);
+    let OriginAnswered { head, body } = match asked.await {
+        Ok(answered) => answered,
+        Err(failure) => return Err(refuse(request, &failure, &path)),
+    };
+    let may_override = request.resource.depth == 0 && request.previous.is_none();
+    let response = http::respond(request, head, body, &sender);
+    match may_override && plan.proxy.overrides(response.status) {
+        true => Err(replace(request, &response)),
+        false => Ok(response),
+    }
+}
+
+/// Whether the client waits for `100 Continue`.
+fn is_expecting(request: &Request) -> bool {
+    request.head.version >= Version::Http11
+        && request.fields().tokens(Name::Expect).any(|it| eq_ignore_case(it, b"100-continue"))
+}
+
+/// Whether a request with this method may be sent twice (RFC 9110, section 9.2.2).
+fn is_idempotent(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Get
+            | Method::Head
+            | Method::Options
+            | Method::Trace
+            | Method::Put
+            | Method::Delete
+            | Method::Propfind
+    )
+}
+
+/// The error document in place of the response (ProxyErrorOverride).
+fn replace(request: &mut Request, response: &Response) -> Answer {
+    if response.status == Status::UNAUTHORIZED
+        && let Some(challenge) = response.fields.first(Name::WwwAuthenticate)
+    {
+        request.resource.always.set(Name::WwwAuthenticate, challenge);
+    }
+    request.resource.notes.unset("proxied");
+    if let Some(line) = &response.status_line {
+        request.resource.notes.set(proxy::STATUS_LINE, line.as_bytes());
+    }
+    Answer::from(response.status)
+}
+
+/// Logs the failure of an exchange, and returns the answer to the client.
+fn refuse(request: &mut Request, failure: &OriginFailure, path: &[u8]) -> Answer {
+    for notice in failure.notices(path, false) {
+        request.notify(notice);
+    }
+    if let OriginFailureKind::Body(error) = &failure.kind {
+        return body::refuse(request, error).into();
+    }
+    // The page of 504 says it all.
+    if let Some(reason) = failure.reason().filter(|_| failure.status() != Status::GATEWAY_TIMEOUT) {
+        proxy::note_reason(request, failure.status(), &reason);
+    }
+    Answer::from(failure.status())
+}
+
+/// The body of a request on its way to the server.
+struct Outgoing {
+    framing: Framing,
+    /// The beginning.
+    first: Bytes,
+    /// The rest, if there is any.
+    rest: Option<Pin<Box<dyn Source>>>,
+}
+
+impl Outgoing {
+    const EMPTY: Outgoing = Outgoing { framing: Framing::None, first: Bytes::new(), rest: None };
+
+    /// Reads the beginning of the body, unless the server is asked for it first. A length that is
+    /// not known, or that an input filter may change, is not sent.
+    async fn read(
+        pipeline: &Pipeline,
+        request: &mut Request,
+        plan: &Plan,
+        (version, expects): (Version, bool),
+        may_wait: &MayWait,
+    ) -> Result<Outgoing, Answer> {
+        let length = request.head.length;
+        let Some(source) = request.body.take() else {
+            // An error document has the length of the request that led to it.
+            let is_empty = length == BodyLength::Exact(0)
+                && request.resource.depth == 0
+                && request.previous.is_none();
+            let framing = if is_empty { Framing::Exact(0) } else { Framing::None };
+            return Ok(Outgoing { framing, ..Outgoing::EMPTY });
+        };
+        let is_filtered =
+            request.resource.content.input_filters.is_some() || plan.core.input_filters.is_some();
+        let framing = match length {
+            BodyLength::Exact(length) if !is_filtered => Framing::Exact(length),
+            _ => Framing::Chunked,
+        };
+        if expects {
+            return Ok(Outgoing { framing, first: Bytes::new(), rest: Some(source) });
+        }
+        let needs_length =
+            version == Version::Http10 || request.resource.env.contains("proxy-sendcl");
+        if needs_length && framing == Framing::Chunked {
+            let pool: &Arc<_> = &pipeline.blocking_pool;
+            let spooled = spool(may_wait, source, pool)
+                .await
+                .map_err(|error| refuse_body(request, "proxy_http", error))?;
+            let framing = Framing::Exact(spooled.length());
+            let rest = Some(spooled.into_source(pool));
+            return Ok(Outgoing { framing, first: Bytes::new(), rest });
+        }
+        let ahead = prefetch(may_wait, source).await;
+        let ahead = ahead.map_err(|error| Answer::from(body::refuse(request, &error)))?;
+        let framing = match ahead.rest {
+            None => Framing::Exact(ahead.first.len() as u64),
+            Some(_) => framing,
+        };
+        Ok(Outgoing { framing, first: ahead.first, rest: ahead.rest })
+    }
+
+    /// Appends the beginning to the head, and returns what follows.
+    fn write(self, out: &mut Vec<u8>, expects: bool) -> Option<Upload> {
+        let Outgoing { framing, first, rest } = self;
+        let held = first.len() as u64;
+        match framing {
+            Framing::Chunked if !first.is_empty() => {
+                encode_chunk(out, first.len());
+                out.extend_from_slice(&first);
+                out.extend_from_slice(b"\r\n");
+            }
+            _ => out.extend_from_slice(&first),
+        }
+        let framing = match framing {
+            Framing::Chunked => UploadFraming::Chunked,
+            Framing::Exact(length) => UploadFraming::Exact(length.saturating_sub(held)),
+            Framing::None => return None,
+        };
+        rest.map(|source| Upload { source, framing, is_held: expects })
+    }
+}

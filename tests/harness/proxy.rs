@@ -1,0 +1,167 @@
+//! Plays the scripts of tests/proxy to Debian's apache2 and to Evenkeel, with the same HTTP server
+//! behind both (src/origin.rs). The scripts are in the language of the wire scripts, with
+//! `@ORIGIN@` for the port of that server, `@SOCKET@` for its Unix socket, and `@DEAD@` for a port
+//! where nothing listens. The other tests are about connections: what happens when they end, when a
+//! client leaves and when the server is reloaded.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::compare::shown;
+use evenkeel_tests::house::{House, read, wait_for};
+use evenkeel_tests::origin::Origin;
+use evenkeel_tests::play::{Cast, play};
+use evenkeel_tests::script::parse;
+use evenkeel_tests::server::{Kind, free_port};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// The scripts, in the order of their names.
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("proxy");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = entries.collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn an_http_server_answers_as_behind_apache2() {
+    let folder = tempfile::Builder::new().prefix("proxy-").tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = folder.path().join("origin.sock");
+    let origin = Origin::start(Some(&socket)).unwrap();
+    // The children of the servers run as another user.
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    let dead = free_port().unwrap();
+    let (mut played, mut failures) = (0, Vec::new());
+    let only = std::env::var("PROXY_SCRIPT").ok();
+    for path in scripts() {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text
+            .replace("@ORIGIN@", &origin.port.to_string())
+            .replace("@DEAD@", &dead.to_string())
+            .replace("@SOCKET@", socket.to_str().unwrap());
+        let script = parse(name, &text).unwrap();
+        for verdict in play(&script, Cast::Both(Kind::Evenkeel, "")).unwrap() {
+            played += 1;
+            if !verdict.differences.is_empty() {
+                let body = verdict.oracle.responses.last().map(|last| shown(&last.body));
+                let differences = verdict.differences.join("\n  ");
+                failures.push(format!("{}\n  {differences}\n  oracle: {body:?}", verdict.title));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {played}:\n{}", failures.len(), failures.join("\n"));
+    assert!(only.is_some() || played >= 40, "{played} exchanges alone were played");
+}
+
+/// The configuration of a house with this process model and the server behind it.
+fn configuration(model: &str, origin: &Origin) -> String {
+    let modules: String = [&format!("mpm_{model}")[..], "proxy", "proxy_http"]
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .concat();
+    let port = origin.port;
+    format!("{modules}ProxyPass / http://127.0.0.1:{port}/\nMaxRequestWorkers 40\n")
+}
+
+/// Sends a request with fields for the server behind the proxy.
+fn ask(house: &House, method: &str, fields: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(house.address).unwrap();
+    let head = format!("{method} /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    stream.write_all(format!("{head}{fields}\r\n").as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn a_reload_loses_no_request_that_is_in_progress() {
+    for model in ["event", "worker", "prefork"] {
+        let origin = Origin::start(None).unwrap();
+        let house = House::open(&configuration(model, &origin), &[]).unwrap();
+        let said = "X-Say: HTTP/1.1 200 OK~Content-Length: 200000~~{20000*0123456789}\r\n";
+        let mut streams = Vec::new();
+        for _ in 0..4 {
+            streams.push(ask(&house, "GET", &format!("X-Do: wait\r\n{said}")));
+            streams.push(ask(&house, "GET", &format!("X-Do: half\r\n{said}")));
+            let post = format!("Content-Length: 5\r\nX-Do: wait\r\n{said}");
+            streams.push(ask(&house, "POST", &post));
+        }
+        wait_for("the heads of the requests", || origin.requests() >= 8).unwrap();
+        house.reload().unwrap();
+        // The new generation serves while the old one still does.
+        assert_eq!(read(ask(&house, "GET", "")).0, 200, "{model}");
+        for (number, stream) in streams.iter_mut().enumerate() {
+            if number % 3 == 2 {
+                stream.write_all(b"hello").unwrap();
+            }
+        }
+        wait_for("the other heads", || origin.requests() >= 13).unwrap();
+        origin.release(true);
+        for stream in streams {
+            let (status, body) = read(stream);
+            assert_eq!((status, body.len()), (200, 200_000), "{model}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_used_again_and_what_it_loses_is_sent_again_if_it_may_be() {
+    let origin = Origin::start(None).unwrap();
+    let house = House::open(&configuration("prefork", &origin), &[]).unwrap();
+    // One connection of a client is served by one process.
+    let mut client = TcpStream::connect(house.address).unwrap();
+    let mut exchange = |method: &str, fields: &str| {
+        let head = format!("{method} /x HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        let mut text = Vec::new();
+        loop {
+            let mut buffer = [0; 4096];
+            let count = client.read(&mut buffer).unwrap();
+            text.extend_from_slice(&buffer[..count]);
+            let whole = String::from_utf8_lossy(&text).into_owned();
+            let Some((head, body)) = whole.split_once("\r\n\r\n") else { continue };
+            let length = head.split_once("Content-Length: ").unwrap().1;
+            let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+            if body.len() >= length || method == "HEAD" {
+                return head.get(9..12).unwrap().to_owned();
+            }
+        }
+    };
+    for method in ["GET", "POST", "HEAD", "GET", "DELETE"] {
+        assert_eq!(exchange(method, ""), "200");
+    }
+    assert_eq!((origin.connections(), origin.requests()), (1, 5));
+    // The server closes the connection when it has read the request: the request is sent again.
+    assert_eq!(exchange("GET", "X-Do: tired\r\n"), "200");
+    assert_eq!((origin.connections(), origin.requests()), (2, 7));
+    assert_eq!(exchange("PUT", "Content-Length: 0\r\nX-Do: tired\r\n"), "200");
+    assert_eq!((origin.connections(), origin.requests()), (3, 9));
+    // A POST may have been acted upon.
+    assert_eq!(exchange("POST", "X-Do: tired\r\n"), "502");
+    assert_eq!((origin.connections(), origin.requests()), (3, 10));
+    // A new connection that ends without a response is a failure for every method.
+    assert_eq!(exchange("GET", "X-Do: deaf\r\n"), "502");
+    assert_eq!((origin.connections(), origin.requests()), (4, 11));
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_request_at_the_server() {
+    for model in ["event", "worker", "prefork"] {
+        let origin = Origin::start(None).unwrap();
+        let house = House::open(&configuration(model, &origin), &[]).unwrap();
+        let silent = ask(&house, "GET", "X-Do: hang\r\nX-Say: HTTP/1.1 200\r\n");
+        let begun = ask(
+            &house,
+            "GET",
+            "X-Do: hang\r\nX-Say: HTTP/1.1 200 OK~Content-Length: 10~~hello\r\n",
+        );
+        wait_for("the requests", || origin.requests() == 2).unwrap();
+        drop((silent, begun));
+        wait_for("their ends", || origin.abandoned() == 2).unwrap();
+    }
+}
