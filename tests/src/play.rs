@@ -61,7 +61,8 @@ const MODULES: [&str; 11] = [
     "status",
 ];
 
-/// The configuration before each script's own.
+/// The configuration before each script's own. In prefork, a child waits beside the one that serves:
+/// a connection that has to wait for a child has others answered with `Connection: close`.
 const BASE: &str = "\
 ServerRoot \"@ROOT@\"
 PidFile \"@ROOT@/logs/httpd.pid\"
@@ -71,7 +72,8 @@ ServerName localhost
 StartServers 1
 MaxRequestWorkers 16
 <IfModule mpm_prefork_module>
-MinSpareServers 1
+StartServers 3
+MinSpareServers 2
 MaxSpareServers 4
 </IfModule>
 <IfModule !mpm_prefork_module>

@@ -33,6 +33,7 @@ use std::path::Path;
 pub const BUILT: &str = concat!("Evenkeel ", env!("CARGO_PKG_VERSION"));
 
 fn main() {
+    evenkeel_sys::memory::bound_freed();
     let mut given = std::env::args_os();
     let name = given.next().unwrap_or_default();
     let given: Vec<_> = given.collect();

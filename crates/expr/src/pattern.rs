@@ -9,6 +9,7 @@ use evenkeel_message::{Allowance, Interner, has_quoted, quoted_byte};
 use pcre2::bytes::{Regex, RegexBuilder};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -32,6 +33,9 @@ const STEPS_EXHAUSTED: i32 = -47;
 
 /// PCRE2's error number for a match that needs more stack than the machine code has.
 const JIT_STACK_EXHAUSTED: i32 = -46;
+
+/// PCRE2's error numbers for a subject that is no UTF-8.
+const UTF8_ERRORS: RangeInclusive<i32> = -23..=-3;
 
 /// The options of a pattern: the flags of a directive and of RegexDefaultOptions.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -243,6 +247,11 @@ impl Compiled {
         if allowance.is_spent() {
             return Err(self.given_up(SPENT));
         }
+        // As in Apache, a subject that is no UTF-8 does not match a pattern with `(*UTF)`.
+        let mut run = |regex: &Regex| match run(regex) {
+            Err(error) if UTF8_ERRORS.contains(&error.code()) => Ok(false),
+            answer => answer,
+        };
         let mut number = 0;
         if allowance.leaves_untimed(self.most(number, length)) {
             let [first, ..] = STEPS;
@@ -457,6 +466,7 @@ mod tests {
             ("^.$", b"\xff", true),
             ("^..$", "é".as_bytes(), true),
             ("(*UTF)^.$", "é".as_bytes(), true),
+            ("(*UTF)x", b"x\xb5", false),
             ("", b"", true),
             (r"(?<!x)y", b"xy", false),
             (r"(a)\1", b"aa", true),

@@ -236,6 +236,12 @@ impl Contents {
         }
     }
 
+    /// Whether fields are stored under that mark.
+    #[must_use]
+    pub fn has_head(&self, mark: u64) -> bool {
+        self.head.borrow().as_ref().is_some_and(|(kept, _)| *kept == mark)
+    }
+
     /// Stores header fields for the next response. The mark identifies everything that they depend
     /// on besides the contents.
     pub fn keep_head(&self, mark: u64, fields: &Fields) {

@@ -478,7 +478,7 @@ mod tests {
         settings.headers.success.reserve(100);
         settings.headers.always.reserve(100);
         settings.headers.request.reserve(100);
-        settings.setenvif.list.reserve(100);
+        Arc::make_mut(&mut settings.setenvif.list).reserve(100);
         settings.core.cgi_variables.reserve(100);
         let before = places(&settings);
         for _ in 0..100 {

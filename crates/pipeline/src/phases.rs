@@ -661,10 +661,13 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             return Ok(Concluded { request, plan, result });
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
+        (Handler::File, Some(file)) if core::wants_digests(&plan.core) => {
+            Box::pin(digest_and_serve(pipeline, &mut request, &plan, file)).await
+        }
         (
             Handler::Listing | Handler::Map | Handler::Cgi | Handler::Fcgid | Handler::File,
             found,
-        ) => default_handler(pipeline, &mut request, &plan, found.as_ref()),
+        ) => default_handler(pipeline, &mut request, &plan, found.as_ref(), None),
     };
     Ok(Concluded { request, plan, result })
 }
@@ -695,16 +698,39 @@ fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Respons
     status::page(request, source, &String::from_utf8_lossy(&name), &signature)
 }
 
+/// Has a large file digested beside the serving thread before it is sent.
+async fn digest_and_serve(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    looked: &Looked,
+) -> Result<Response, Answer> {
+    let now_us = request.time_us;
+    let file = core::undigested(&pipeline.walker.borrow().files, looked, &plan.core, now_us);
+    let Some(file) = file else {
+        return default_handler(pipeline, request, plan, Some(looked), None);
+    };
+    let what = format!("the digest of {}", quoted(request.resource.file.as_bytes()));
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let beside = pipeline.beside(request, &may_wait);
+    let digested = beside.perform(what, move |progress| file.digest(progress)).await;
+    // A file that cannot be read is refused where it is sent.
+    let digests = digested.ok_or(Status::SERVICE_UNAVAILABLE)?.ok();
+    default_handler(pipeline, request, plan, Some(looked), digests)
+}
+
 /// What answers where no handler is named: the file itself.
 fn default_handler(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
     looked: Option<&Looked>,
+    digests: Option<core::Digests>,
 ) -> Result<Response, Answer> {
     let Some(looked) = looked else { return Ok(Response::new(request.resource.status)) };
     let server = &pipeline.site.server(request.server).settings.core;
-    core::serve_file(request, &pipeline.walker.borrow().files, looked, server, &plan.core)
+    let files = &pipeline.walker.borrow().files;
+    core::serve_file(request, files, looked, server, &plan.core, digests)
 }
 
 /// What the lines of mod_headers depend on.

@@ -314,6 +314,7 @@ impl Site {
             merged.position = Some(virtual_host.position.clone());
             servers.push(merged);
         }
+        servers.iter().for_each(|server| server.settings.setenvif.prepare());
         if global.active.has("mod_auth_digest.c") {
             prepare_digest(&global)?;
         }

@@ -81,13 +81,21 @@ pub(crate) fn compress(
     compressing: Compressing<'_>,
     response: &mut Response,
 ) -> Result<Effect, Answer> {
-    if !may_be_compressed(request, response) {
+    let Compressing { encoder, tag, module, is_forced, .. } = compressing;
+    // mod_deflate leaves a 304 as it is, mod_brotli gives it the tag of the compressed page.
+    let is_unchanged = response.status == Status::NOT_MODIFIED;
+    if !may_be_compressed(request, response)
+        || (is_unchanged && matches!(encoder, Encoder::Gzip { .. }))
+    {
         return Ok(Effect::Nothing);
     }
-    let Compressing { encoder, tag, module, is_forced, .. } = compressing;
     response.fields.merge(Name::Vary, "Accept-Encoding");
     if !is_forced && !accepts(request.fields(), encoder.name()) {
         return Ok(Effect::Nothing);
+    }
+    if is_unchanged {
+        begin_change(tag, response, encoder.tag_suffix());
+        return Ok(Effect::Compressed);
     }
     let Some(way) = Way::find(request, means, encoder, &response.body) else {
         let text = "as many bodies as may be are being compressed: this one is sent as it is";
@@ -141,7 +149,7 @@ pub(crate) fn compress(
 
 /// Whether the response may be compressed for a client that accepts it.
 fn may_be_compressed(request: &Request, response: &Response) -> bool {
-    !matches!(response.status, Status::NO_CONTENT | Status::NOT_MODIFIED)
+    response.status != Status::NO_CONTENT
         && request.resource.depth == 0
         && !response.fields.contains(Name::ContentRange)
         && !is_encoded(request, response)

@@ -4,6 +4,7 @@
 mod client;
 mod content;
 mod context;
+mod digests;
 mod directory;
 mod directory_directives;
 mod error_document;
@@ -25,6 +26,7 @@ mod vary;
 pub use client::{AddressFault, in_domain, known_names, parse_network, verified_name};
 pub use content::{describe_content, name_type, override_type};
 pub use context::{DOCUMENT_ROOT_NOTE, RequestContext};
+pub use digests::{Digests, undigested, wants_digests};
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;
 pub use error_document::ErrorDocument;
@@ -64,7 +66,10 @@ pub const MODULE: Module = Module {
         "A redirect or a refusal goes before LimitRequestBody.",
         "A change of a file acts on the next request, and so does that of a .htaccess file. A \
          change that the kernel tells nobody of acts within a second: a write through a shared \
-         mapping, or through a hard link that was made after the file was read.",
+         mapping, through a hard link that was made after the file was read, or through a \
+         descriptor whose name is gone (O_TMPFILE, or a link that was removed); a write into a \
+         layer below an overlay; a file system that is mounted over a folder. After such a change \
+         of an access rule, reload the server: that acts at once.",
         "LAST_MODIFIED in conditions is the time of the file. Apache still has 1970 there.",
         "Under prefork and worker, a response has `Connection: close` while other connections \
          wait for a worker, whatever KeepAlive says: at once where clients pause between \

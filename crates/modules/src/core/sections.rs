@@ -172,6 +172,7 @@ pub(crate) fn numbered(
 ) -> Arc<Section> {
     let position = block.call.position.clone();
     let id = scope.number_section();
+    settings.setenvif.prepare();
     Arc::new(Section { id, kind, matches, settings, position, bytes: 0 })
 }
 

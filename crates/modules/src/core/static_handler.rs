@@ -2,19 +2,16 @@
 //! its validators and what the conditions of the request make of them (core.c: default_handler).
 //! It never decides whether the client may see the file, and sets no media type.
 
+use super::digests::Digests;
 use super::directory::{AcceptPathInfo, Directory, EtagParts};
 use super::server::{Server, TraceEnable};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use evenkeel_files::{Contents, Files, Kind, Looked};
 use evenkeel_message::{
     Answer, Body, Fields, Level, Method, Name, Notice, Piece, Request, Response, Status,
     Validators, Verdict, evaluate, http_date, quoted,
 };
-use evenkeel_sys::open::{self, Stat};
+use evenkeel_sys::open::Stat;
 use evenkeel_sys::process;
-use md5::Md5;
-use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -25,10 +22,7 @@ const NO_ETAG: &str = "no-etag";
 /// A tag is weak until the file has been left alone for this long (util_etag.c: ap_make_etag).
 const SETTLED_NS: i64 = 1_000_000_000;
 
-/// Bytes that are read at once where a file is digested.
-const DIGESTED_AT_ONCE: usize = 64 << 10;
-
-/// Sends a file.
+/// Sends a file. `digests` are those that [`super::undigested`] has asked for.
 ///
 /// # Errors
 /// The status that Apache gives: 404 for what is absent, a directory, or a path behind a file
@@ -40,6 +34,7 @@ pub fn serve_file(
     looked: &Looked,
     server: &Server,
     settings: &Directory,
+    digests: Option<Digests>,
 ) -> Result<Response, Answer> {
     if !matches!(request.resource.method, Method::Get | Method::Head | Method::Post) {
         return Err(other_method(request, server));
@@ -65,7 +60,8 @@ pub fn serve_file(
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
     let mut response = request.spare.take().unwrap_or_else(|| Response::new(Status::OK));
     let fields = &mut response.fields;
-    describe(&contents, settings, now_ns, fields).map_err(|error| unreadable(request, &error))?;
+    describe(&contents, settings, now_ns, digests, fields)
+        .map_err(|error| unreadable(request, &error))?;
     if let Some(list) =
         request.resource.negotiated.as_ref().and_then(|choice| choice.validator.as_deref())
     {
@@ -106,30 +102,49 @@ fn describe(
     contents: &Contents,
     settings: &Directory,
     now_ns: i64,
+    digests: Option<Digests>,
     fields: &mut Fields,
 ) -> io::Result<()> {
     let parts = settings.etag.effective();
     let ranges = settings.max_ranges != Some(Some(0));
-    let digest = settings.content_digest == Some(true);
-    let mark = u64::from(parts) | u64::from(ranges) << 8 | u64::from(digest) << 9;
     // Within the first second the tag is weak, and a time to come is told as now.
-    let settled = now_ns.saturating_sub(contents.modified_ns) > SETTLED_NS;
-    if settled && contents.copy_head(mark, fields) {
+    let settled = is_settled(contents, now_ns);
+    if settled && contents.copy_head(mark(settings), fields) {
         return Ok(());
     }
+    let digests = match digests.filter(|digests| digests.are_of(contents)) {
+        Some(digests) => digests,
+        None => Digests::of(contents, settings)?,
+    };
     fields.clear();
     fields.add("Last-Modified", http_date(last_modified(contents, now_ns)));
-    if let Some(etag) = entity_tag(contents, parts, !settled)? {
+    let etag = match digests.sha1 {
+        Some(digest) => Some(format!("\"{digest}\"")),
+        None => tag(&contents.stat, parts, !settled),
+    };
+    if let Some(etag) = etag {
         fields.add("ETag", etag);
     }
     fields.add("Accept-Ranges", if ranges { "bytes" } else { "none" });
-    if digest {
-        fields.add("Content-MD5", BASE64.encode(digested::<Md5>(&contents.piece)?));
+    if let Some(digest) = digests.md5 {
+        fields.add("Content-MD5", digest);
     }
     if settled {
-        contents.keep_head(mark, fields);
+        contents.keep_head(mark(settings), fields);
     }
     Ok(())
+}
+
+/// Everything on which the header fields of a file depend besides its contents.
+pub(super) fn mark(settings: &Directory) -> u64 {
+    let ranges = settings.max_ranges != Some(Some(0));
+    let digest = settings.content_digest == Some(true);
+    u64::from(settings.etag.effective()) | u64::from(ranges) << 8 | u64::from(digest) << 9
+}
+
+/// Whether the file has been left alone for long enough that its tag is strong.
+pub(super) fn is_settled(contents: &Contents, now_ns: i64) -> bool {
+    now_ns.saturating_sub(contents.modified_ns) > SETTLED_NS
 }
 
 /// The entity tag of a list of variants, which is that of the file it is made from.
@@ -181,14 +196,6 @@ fn told_modified(modified_ns: i64, now_ns: i64) -> i64 {
 }
 
 /// The entity tag that FileETag asks for, with its quotes (util_etag.c: ap_make_etag_ex).
-fn entity_tag(contents: &Contents, parts: u8, weak: bool) -> io::Result<Option<String>> {
-    if parts & EtagParts::DIGEST != 0 {
-        let digest = BASE64.encode(digested::<Sha1>(&contents.piece)?);
-        return Ok(Some(format!("\"{digest}\"")));
-    }
-    Ok(tag(&contents.stat, parts, weak))
-}
-
 fn tag(stat: &Stat, parts: u8, weak: bool) -> Option<String> {
     // A time before 1970 is written as its two's complement, as Apache does.
     let modified_us = stat.modified_ns.div_euclid(1000).cast_unsigned();
@@ -219,27 +226,6 @@ pub fn track_folder(request: &mut Request, settings: &Directory, stat: &Stat, fi
         None if parts == 0 => request.resource.notes.set(NO_ETAG, "omit"),
         None => {}
     }
-}
-
-/// A digest of all bytes of a file. Errors are those of reading it.
-fn digested<D: Digest>(piece: &Piece) -> io::Result<Vec<u8>> {
-    let mut digest = D::new();
-    match piece {
-        Piece::Bytes(bytes) => digest.update(bytes),
-        Piece::File { file, offset, length } => {
-            let mut buffer = vec![0; DIGESTED_AT_ONCE];
-            let mut done = 0;
-            while done < *length {
-                let count = open::read_at(file, &mut buffer, offset + done)?;
-                if count == 0 {
-                    break;
-                }
-                digest.update(buffer.get(..count).unwrap_or_default());
-                done += count as u64;
-            }
-        }
-    }
-    Ok(digest.finalize().to_vec())
 }
 
 /// What the conditions of the request make of it; none count where an error's document is sent.
@@ -381,7 +367,7 @@ mod tests {
                 request.resource.path_info = request.resource.file.split_off(looked.rest);
             }
             let server = Server::default();
-            (serve_file(&mut request, &self.files, &looked, &server, settings), request)
+            (serve_file(&mut request, &self.files, &looked, &server, settings, None), request)
         }
 
         fn status(&self, method: &str, name: &str, fields: &[(&str, &str)]) -> (u16, String) {

@@ -53,6 +53,9 @@ pub const MODULE: Module = Module {
          `%{app-line-us}n` is the wait for a worker, `%{app-ready-us}n` the time in which the \
          script was ready to run and had no CPU, `%{app-wait-us}n` the time in which it waited for \
          something else, and `%{app-cpu-us}n` its CPU time.",
+        "A script whose output includes that of other scripts (mod_include) keeps its worker \
+         while they run at others. With `AppMaxWorkers 1` such an include fails after \
+         AppQueueTimeout if the script sends more than 64 KiB.",
         "In one process (`-X`) a second process starts and ends the workers.",
         "A worker that a script ends is replaced, and the client gets 503, or a broken response \
          if its head was sent. A script that is silent for longer than Timeout gets 504.",

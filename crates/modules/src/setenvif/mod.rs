@@ -18,7 +18,9 @@ use std::sync::{Arc, OnceLock};
 /// The rules of a server or of a section, in order; an inner one's follow an outer one's.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    pub(crate) list: Vec<Arc<Rule>>,
+    /// Sections that are merged with nothing share it: a process that copied a long list would
+    /// count its references in memory that it shares with the other processes until then.
+    pub(crate) list: Arc<Vec<Arc<Rule>>>,
     /// Their groups, made when a request first needs them.
     groups: OnceLock<Arc<Groups>>,
 }
@@ -29,8 +31,16 @@ const LEAST_GROUPED: usize = 32;
 
 impl Rules {
     fn push(&mut self, rule: Arc<Rule>) {
-        self.list.push(rule);
+        Arc::make_mut(&mut self.list).push(rule);
         self.groups.take();
+    }
+
+    /// Makes the groups of many rules before the server starts children: a process that made them
+    /// itself would not share their memory.
+    pub fn prepare(&self) {
+        if self.list.len() >= LEAST_GROUPED {
+            self.groups.get_or_init(|| Groups::of(&self.list));
+        }
     }
 
     /// Runs the rules, without those that a search for their texts rules out.
@@ -59,9 +69,14 @@ impl Merge for Rules {
     }
 
     fn add(&mut self, over: &Self) {
-        let Self { list, groups: _ } = over;
-        self.list.extend_from_slice(list);
-        self.groups.take();
+        match (self.list.is_empty(), over.list.is_empty()) {
+            (true, _) => self.clone_from(over),
+            (false, true) => {}
+            (false, false) => {
+                Arc::make_mut(&mut self.list).extend_from_slice(&over.list);
+                self.groups.take();
+            }
+        }
     }
 }
 
@@ -198,6 +213,10 @@ mod tests {
         let rules = |text: &str| apply(MODULE, text).unwrap().server.setenvif;
         let merged = Rules::merge(&rules("SetEnvIf A b c"), &rules("SetEnvIf D e f"));
         assert_eq!(merged.list.len(), 2);
+        let nothing = Rules::default();
+        for same in [Rules::merge(&nothing, &merged), Rules::merge(&merged, &nothing)] {
+            assert!(Arc::ptr_eq(&same.list, &merged.list));
+        }
     }
 
     #[test]
