@@ -312,6 +312,72 @@ fn a_file_is_answered_beside_requests_that_wait_for_expensive_work_and_a_stop_an
     }
 }
 
+#[test]
+fn a_large_listing_hides_in_each_model_what_the_client_may_not_see() {
+    let listings = "\
+LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
+<Directory @ROOT@/htdocs>
+Options Indexes
+AllowOverride All
+IndexOptions FancyIndexing
+</Directory>
+<Directory @ROOT@/htdocs/many/closed>
+Require all denied
+</Directory>
+<Files secret*>
+Require all denied
+</Files>
+<Files .ht*>
+Require all denied
+</Files>
+<Location /many/located.txt>
+Require all denied
+</Location>
+";
+    for (model, _) in [FOUR[0], FOUR[1], ("", "")] {
+        let house = open(model, listings);
+        let many = house.path("htdocs/many");
+        ["closed", "open"].iter().for_each(|name| fs::create_dir_all(many.join(name)).unwrap());
+        let mut names: Vec<String> = (0..1_200).map(|number| format!("{number:04}.txt")).collect();
+        for name in names.iter().chain(&["secret", "located.txt", "private"].map(str::to_owned)) {
+            fs::write(many.join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("0000.txt", many.join("link.txt")).unwrap();
+        let deny = |what: &str| {
+            let text = format!("<Files {what}>\nRequire all denied\n</Files>\n");
+            fs::write(many.join(".htaccess"), text).unwrap();
+        };
+        let listed = || -> Vec<(String, String)> {
+            let page = text(house.address, "/many/").unwrap();
+            let row = |line: &str| {
+                let (_, rest) = line.split_once("<a href=\"")?;
+                let (name, rest) = rest.split_once('"')?;
+                let size = rest.split_whitespace().last()?;
+                (!name.starts_with(['?', '/'])).then(|| (name.to_owned(), size.to_owned()))
+            };
+            page.lines().filter_map(row).collect()
+        };
+        let rows = |names: &[String]| -> Vec<(String, String)> {
+            let size = |name: &String| if name.ends_with('/') { "-" } else { "0" };
+            names.iter().map(|name| (name.clone(), size(name).to_owned())).collect()
+        };
+        deny("private");
+        names.push("open/".to_owned());
+        assert_eq!(listed(), rows(&names), "{model}");
+        // Whatever the first listing has left behind, the next one shows the changes.
+        deny("0001.txt");
+        fs::remove_file(many.join("0002.txt")).unwrap();
+        fs::write(many.join("0003.txt"), "three").unwrap();
+        fs::write(many.join("2000.txt"), "").unwrap();
+        names.retain(|name| !["0001.txt", "0002.txt"].contains(&name.as_str()));
+        names.extend(["2000.txt", "private"].map(str::to_owned));
+        names.sort();
+        let mut expected = rows(&names);
+        expected[1].1 = "5".to_owned();
+        assert_eq!(listed(), expected, "{model}");
+    }
+}
+
 /// Slow clients that have sent `first`, more of them than there are workers.
 fn slow_clients(house: &House, first: &[u8]) -> Vec<TcpStream> {
     let limit = getrlimit(Resource::Nofile);

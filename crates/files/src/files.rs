@@ -3,7 +3,7 @@
 //! reported.
 
 use crate::folder::{AccessFile, Folder};
-use crate::found::{Contents, Found, Looked};
+use crate::found::{Contents, Found, Kind, Looked};
 use crate::state::State;
 use evenkeel_message::{Level, Notice};
 use evenkeel_sys::inotify::Inotify;
@@ -132,10 +132,43 @@ impl Files {
         if Inotify::raised() {
             state.heed_changes();
         }
+        if let Some(found) = state.file_of_round(path) {
+            return Looked { found, rest: path.len() };
+        }
         if let Some(found) = state.fresh(path, now_ms) {
             return Looked { found, rest: path.len() };
         }
         state.walk(path, now_ms)
+    }
+
+    /// The attributes of the regular file at a path in that folder. None for whatever else is there,
+    /// a link to a file included: [`Files::look_up`] tells what it is.
+    #[must_use]
+    pub fn file_in(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<Stat> {
+        let Looked { found, rest } = match self.stat_in_round(folder, path) {
+            Some(stat) => return Some(stat),
+            None => self.look_up(path),
+        };
+        let is_plain = found.kind() == Kind::File && found.link().is_none() && rest == path.len();
+        found.stat().filter(|_| is_plain && Rc::ptr_eq(found.folder(), folder))
+    }
+
+    /// The same without anything for the cache, in a large round whose files are not cached.
+    fn stat_in_round(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<Stat> {
+        let mut state = self.state.borrow_mut();
+        if Inotify::raised() {
+            state.heed_changes();
+        }
+        let (own, stat) = state.stat_in_round(path)?;
+        Rc::ptr_eq(own, folder).then_some(stat)
+    }
+
+    /// Whether the next file of this round is examined anew and not cached, so that nothing that
+    /// was derived from an earlier answer is worth a search.
+    #[must_use]
+    pub fn examines_each(&self) -> bool {
+        let state = self.state.borrow();
+        state.round_folder.as_ref().is_some_and(|noted| noted.opened.is_some())
     }
 
     /// The attributes of what an absolute path leads to, with links followed, or `None` if nothing

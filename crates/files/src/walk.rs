@@ -110,6 +110,42 @@ impl State {
         self.round_folder = Some(RoundFolder { folder: Rc::clone(folder), opened });
     }
 
+    /// The regular file with that path in the folder of a large round whose files are not cached.
+    /// None for whatever else is there, and outside of such a round.
+    pub(crate) fn file_of_round(&self, path: &[u8]) -> Option<Rc<Found>> {
+        let (folder, stat) = self.stat_in_round(path)?;
+        Some(Rc::new(Found {
+            path: path.into(),
+            kind: Kind::File,
+            folder: Rc::clone(folder),
+            own: Ok(stat),
+            stat,
+            link: None,
+            passed: Box::new([]),
+            real: None,
+            file_watch: Cell::new(None),
+            trusted: false,
+            valid: Cell::new(false),
+            used: Cell::new(false),
+            voided: Cell::new(NEVER),
+            checked_ms: Cell::new(folder.checked_ms.get()),
+            slot: Cell::new(None),
+            held: RefCell::default(),
+        }))
+    }
+
+    /// The folder and the attributes of that file.
+    pub(crate) fn stat_in_round(&self, path: &[u8]) -> Option<(&Rc<Folder>, Stat)> {
+        let RoundFolder { folder, opened } = self.round_folder.as_ref()?;
+        let opened = opened.as_ref()?;
+        let name = path.strip_prefix(&*folder.path)?.strip_prefix(b"/")?;
+        if name.contains(&b'/') || matches!(name, b"" | b"." | b"..") || !folder.valid.get() {
+            return None;
+        }
+        let stat = open::lstat_in(opened, name).ok().filter(Stat::is_file)?;
+        Some((folder, stat))
+    }
+
     /// The attributes of the name in the folder. `path` is the path of both.
     fn lstat_in(&self, folder: &Rc<Folder>, name: &[u8], path: &[u8]) -> Result<Stat, i32> {
         let noted = self.round_folder.as_ref().filter(|noted| Rc::ptr_eq(&noted.folder, folder));

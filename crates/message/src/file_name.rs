@@ -27,6 +27,7 @@ impl FileName {
     pub fn set(&mut self, root: &[u8], path: &[u8]) {
         let name = &mut self.0;
         name.clear();
+        name.reserve(root.len() + 1 + path.len());
         name.push(OsStr::from_bytes(root));
         if !path.starts_with(b"/") && !path.is_empty() {
             name.push("/");
@@ -35,6 +36,15 @@ impl FileName {
         if !is_canonical(name.as_bytes()) {
             *name = canonical(name.as_bytes());
         }
+    }
+
+    /// The name of a file in this folder. `path` is its path from there.
+    #[must_use]
+    pub fn below(&self, path: &[u8]) -> Self {
+        let own = self.as_bytes();
+        let mut file = Self::default();
+        file.set(own.strip_suffix(b"/").unwrap_or(own), path);
+        file
     }
 
     /// The name of another file in the same folder, with a path after it.
@@ -169,6 +179,10 @@ mod tests {
         assert_eq!((file.as_bytes(), file.last()), (&b"/a/b.txt"[..], &b"b.txt"[..]));
         assert_eq!(file.beside(b"c", b"/d").as_bytes(), b"/a/c/d");
         assert_eq!(FileName::new("/a/").last(), b"");
+        for folder in ["/a", "/a/"] {
+            assert_eq!(FileName::new(folder).below(b"b/").as_bytes(), b"/a/b/");
+        }
+        assert_eq!(FileName::new("/").below(b"..b").as_bytes(), b"/..b");
         assert_ne!(FileName::new("/a/"), FileName::new("/a"));
         file.set(b"/base/", b"/x//y");
         assert_eq!(file.as_bytes(), b"/base/x/y");

@@ -156,8 +156,10 @@ impl UrlPath {
     /// name of a folder ends with a slash.
     #[must_use]
     pub fn beside(&self, name: &[u8], path_info: &[u8]) -> Self {
-        let path = [self.file_folder(path_info), name, path_info].concat();
-        Self { path: without_doubled_slash(&path).to_vec(), escaped: Vec::new() }
+        let mut path = [self.file_folder(path_info), name, path_info].concat();
+        let doubled = path.len() - without_doubled_slash(&path).len();
+        path.drain(..doubled);
+        Self { path, escaped: Vec::new() }
     }
 
     fn normalise(&mut self, options: UriOptions) -> Result<(), BadPath> {

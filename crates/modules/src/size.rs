@@ -1,31 +1,47 @@
 //! Sizes of files as listings and pages show them.
 
 /// A size in bytes in four characters (apr_strfsize); `-` for none.
-pub(crate) fn abbreviated(bytes: i64) -> String {
+pub(crate) fn abbreviated(bytes: i64) -> [u8; 4] {
     /// From here on a number takes a unit: so that three digits do, rounded.
     const LIMIT: i64 = 973;
     if bytes < 0 {
-        return "  - ".to_owned();
+        return *b"  - ";
     }
     if bytes < LIMIT {
-        return format!("{bytes:3} ");
+        return in_three(bytes, b' ');
     }
-    let (mut whole, mut rest) = (bytes, 0);
-    for unit in ['K', 'M', 'G', 'T', 'P', 'E'] {
-        (whole, rest) = (whole >> 10, whole & 1023);
+    let mut whole = bytes;
+    for unit in *b"KMGTPE" {
+        let rest = whole & 1023;
+        whole >>= 10;
         if whole >= LIMIT {
             continue;
         }
         if whole < 9 || (whole == 9 && rest < LIMIT) {
             let tenths = (rest * 5 + 256) / 512;
-            return match tenths {
-                10.. => format!("{}.0{unit}", whole + 1),
-                tenths => format!("{whole}.{tenths}{unit}"),
-            };
+            let (whole, tenths) = if tenths >= 10 { (whole + 1, 0) } else { (whole, tenths) };
+            return [digit(whole), b'.', digit(tenths), unit];
         }
-        return format!("{:3}{unit}", if rest >= 512 { whole + 1 } else { whole });
+        return in_three(if rest >= 512 { whole + 1 } else { whole }, unit);
     }
-    format!("{whole}+{rest}")
+    // The largest number has 8 E.
+    *b"****"
+}
+
+/// A number below 1,000, with spaces before it, and a unit.
+fn in_three(number: i64, unit: u8) -> [u8; 4] {
+    let [hundreds, tens, ones] = [number / 100, number / 10, number].map(digit);
+    match number {
+        ..10 => [b' ', b' ', ones, unit],
+        10..100 => [b' ', tens, ones, unit],
+        _ => [hundreds, tens, ones, unit],
+    }
+}
+
+/// The last decimal digit of a number, which is not negative.
+fn digit(number: i64) -> u8 {
+    let [last, ..] = (number % 10).to_le_bytes();
+    b'0' + last
 }
 
 #[cfg(test)]
@@ -37,9 +53,11 @@ mod tests {
         let sizes = [-1, 0, 972, 973, 1024, 10_000, 10_188, 10_240, 996_146, 1_023_000, 5 << 30];
         let texts = sizes.map(abbreviated);
         let wanted = [
-            "  - ", "  0 ", "972 ", "1.0K", "1.0K", "9.8K", "9.9K", " 10K", "973K", "1.0M", "5.0G",
+            b"  - ", b"  0 ", b"972 ", b"1.0K", b"1.0K", b"9.8K", b"9.9K", b" 10K", b"973K",
+            b"1.0M", b"5.0G",
         ];
-        assert_eq!(texts, wanted);
-        assert_eq!(abbreviated(i64::MAX), "8.0E");
+        assert_eq!(texts.each_ref(), wanted);
+        assert_eq!([7, 42, 43_008].map(abbreviated), [*b"  7 ", *b" 42 ", *b" 42K"]);
+        assert_eq!(&abbreviated(i64::MAX), b"8.0E");
     }
 }

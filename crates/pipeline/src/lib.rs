@@ -1,6 +1,7 @@
 //! From the tree of directives to a site, and from a request to its response: the phases in
 //! order, each a list of the modules that act in it. It knows no socket and no process.
 
+mod alike;
 mod body;
 mod cgi;
 mod clock;

@@ -3,14 +3,13 @@
 //! the serving thread; between them a look is taken at each entry, some at a time, so that a
 //! large folder keeps no other connection waiting.
 
+use crate::alike::Alike;
 use crate::frames::now_or_never;
 use crate::look::{self, Glance};
 use crate::serve::{Pipeline, Round};
 use crate::site::Plan;
-use evenkeel_files::{Kind, Looked};
-use evenkeel_message::{
-    Answer, FileName, Level, Notice, Piece, Request, Response, Status, quoted_path,
-};
+use evenkeel_files::{Found, Kind, Looked};
+use evenkeel_message::{Answer, Level, Notice, Piece, Request, Response, Status, quoted_path};
 use evenkeel_modules::autoindex::{self, Asked, Candidate, Entry, Folder, Insert, Listing, Said};
 use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::Options;
@@ -61,7 +60,7 @@ pub(crate) async fn generate(
     let beside = pipeline.beside(&request, &may_wait);
     let desk = Desk { pipeline: Rc::clone(pipeline), beside };
     // Large, and rare beside what else has room in the frame of a response.
-    let list = desk.list(request, plan, (said, asked), response);
+    let list = desk.list(request, plan, (said, asked), (&*folder.found, response));
     let (mut request, listed) = Box::pin(list).await;
     let result = match listed {
         Some(Ok(response)) => Ok(response),
@@ -85,7 +84,7 @@ impl Desk {
         request: Box<Request>,
         plan: &Plan,
         (said, asked): (Arc<Said>, Asked),
-        mut response: Response,
+        (found, mut response): (&Found, Response),
     ) -> (Box<Request>, Option<io::Result<Response>>) {
         let path = PathBuf::from(request.resource.file.clone());
         if request.is_head() {
@@ -100,7 +99,8 @@ impl Desk {
         };
         let is_large = folder.candidates.len() >= SMALL;
         let large = is_large.then(|| self.pipeline.be_thrifty());
-        let (request, entries) = self.look_at_entries(request, folder, &asked).await;
+        let looked = self.look_at_entries(request, folder, &asked, (plan, found)).await;
+        let (request, entries) = looked;
         let Some(entries) = entries else { return (request, None) };
         let pipeline = &self.pipeline;
         let (request, header) = find_header(pipeline, request, &said).await;
@@ -133,6 +133,7 @@ impl Desk {
         mut request: Box<Request>,
         folder: Folder,
         asked: &Asked,
+        (plan, found): (&Plan, &Found),
     ) -> (Box<Request>, Option<Vec<Entry>>) {
         let Folder { candidates, mut is_cut } = folder;
         let mut entries = Vec::with_capacity(candidates.len());
@@ -140,8 +141,9 @@ impl Desk {
         let most_notices = request.notices.len() + NOTICES;
         let mut turn_ends = request.work.saturating_add(TURN);
         let is_large = candidates.len() >= SMALL;
+        let mut alike: Option<Alike> = None;
         let mut round = Some(self.pipeline.begin_round(is_large));
-        for (number, candidate) in candidates.into_iter().enumerate() {
+        for (number, mut candidate) in candidates.into_iter().enumerate() {
             if looks >= LOOKS {
                 is_cut = true;
                 break;
@@ -156,8 +158,21 @@ impl Desk {
                     return (request, None);
                 }
             }
+            if let Some(alike) = &mut alike {
+                match alike.entry(&self.pipeline, &request, candidate) {
+                    Ok(entry) => {
+                        looks += 1;
+                        entries.push(entry);
+                        continue;
+                    }
+                    Err(back) => candidate = back,
+                }
+            }
             let (back, glance) = self.look_at_entry(request, &candidate, &mut round).await;
             request = back;
+            if alike.is_none() && !autoindex::scans_titles(asked) {
+                alike = Alike::to(&self.pipeline, &request, plan, found.folder(), &glance);
+            }
             request.notices.truncate(most_notices);
             looks += u32::from(glance.looks);
             entries.extend(self.entry(candidate, glance, asked, &request.resource.file));
@@ -182,8 +197,9 @@ impl Desk {
     ) -> (Box<Request>, Glance) {
         // A folder that was asked for without its slash leads to what stands beside it, as the
         // links of its page do.
-        let path = request.resource.path.beside(&candidate.segment(), b"");
-        let file = FileName::new(candidate.below(&request.resource.file));
+        let segment = candidate.segment();
+        let path = request.resource.path.beside(&segment, b"");
+        let file = request.resource.file.below(&segment);
         let mut look = pin!(look::at_file(&self.pipeline, request, path, file));
         if let Some(looked) = now_or_never(look.as_mut()) {
             return looked;
@@ -229,7 +245,8 @@ impl Desk {
             .filter(|_| autoindex::scans_titles(asked))
             .map(|looked| (looked.found.real_path(), stat));
         let (size, modified_ns) = (stat.size, stat.modified_ns);
-        Some(Entry { candidate, size, modified_ns, file: file.into(), seen, content, passed })
+        let file = Some(file.into());
+        Some(Entry { candidate, size, modified_ns, file, seen, content, passed })
     }
 }
 

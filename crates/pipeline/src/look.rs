@@ -3,6 +3,7 @@
 //! the path's place or is itself again. No handler runs and nothing is sent.
 
 use crate::frames::{Frames, MaybeReady};
+use crate::known;
 use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -238,6 +239,10 @@ pub(crate) struct Glance {
     pub is_beyond: bool,
     /// How many looks it took, those within it included.
     pub looks: u16,
+    /// The settings that held.
+    pub plan: Arc<Plan>,
+    /// Whether it was let in because it is in the very settings of its requester.
+    pub is_known: bool,
 }
 
 /// Looks at a path whose file is known, as that of what stands in a folder (request.c:
@@ -318,6 +323,7 @@ async fn glance(
         }
     };
     let (mut request, seen) = see(pipeline, request, start).await;
+    let is_known = known::are_settings_known(&request);
     let takes_path = seen.plan.core.accept_path_info == Some(AcceptPathInfo::On);
     let glance = Glance {
         status: seen.status(),
@@ -327,6 +333,8 @@ async fn glance(
         content: std::mem::take(&mut request.resource.content),
         looks: std::mem::replace(&mut request.looks, before)
             .saturating_add(std::mem::replace(&mut request.variant_looks, variants)),
+        plan: seen.plan,
+        is_known,
     };
     aside.restore(&mut request);
     (request, glance)

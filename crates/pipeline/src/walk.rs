@@ -97,18 +97,22 @@ impl Walker {
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
         let begun = FolderWalk::of(request);
-        if let Some((walk, merged)) = self.kept(request, begun.as_ref()) {
+        if !self.files.examines_each()
+            && let Some((walk, merged)) = self.kept(request, begun.as_ref())
+        {
             let looked = walk.looked.clone();
             FolderWalk::note(request, walk, &merged);
             place(request, &looked);
             return Ok(Arrival { merged, looked });
         }
-        let file = request.resource.file.clone();
         let looked = self.files.look_up(request.resource.file.as_bytes());
         if let Some(notice) = self.files.take_notice() {
             request.notify(notice);
         }
         let begun = begun.filter(|begun| begun.fits(request, &looked));
+        // A walk that began with another's is no beginning itself, and is made to be kept.
+        let is_walk_wanted = begun.is_none() || looked.found.is_kept();
+        let file = is_walk_wanted.then(|| request.resource.file.clone());
         let mut way = Way::new(site, server);
         match &begun {
             Some(begun) => way.begin_with(begun, request, &looked)?,
@@ -127,7 +131,11 @@ impl Walker {
         way.files(request);
         let (sections, constant) = (&mut way.sections, &mut way.constant);
         locations(server, request, sections, constant);
-        let merged = self.plan(server, &way.sections, &[]);
+        let merged = match begun.as_ref().and_then(|begun| begun.merged_of(&way.sections)) {
+            Some(merged) => merged,
+            None => self.plan(server, &way.sections, &[]),
+        };
+        let Some(file) = file else { return Ok(Arrival { merged, looked }) };
         let walks = match (&begun, looked.found.kind()) {
             (Some(_), _) => &mut self.beside,
             (None, Kind::Absent) => &mut self.absent,

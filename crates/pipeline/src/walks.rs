@@ -172,6 +172,32 @@ impl FolderWalk {
         self.walk.fits(request, looked)
     }
 
+    /// The plan of the walk, if it was made of these sections.
+    pub(crate) fn merged_of(&self, sections: &[Arc<Section>]) -> Option<Rc<Merged>> {
+        let own = &self.merged.sections;
+        let is_same = own.len() == sections.len()
+            && own.iter().zip(sections).all(|(own, other)| own.id == other.id);
+        is_same.then(|| {
+            self.merged.used.set(true);
+            Rc::clone(&self.merged)
+        })
+    }
+
+    /// Whether it is the walk of the folder with that file name, which ends with a slash.
+    pub(crate) fn is_of_folder(&self, folder: &[u8]) -> bool {
+        self.walk.folder() == folder
+    }
+
+    /// Whether a `<Location>` section holds for the folder.
+    pub(crate) fn has_locations(&self) -> bool {
+        !self.merged.has_no_locations()
+    }
+
+    /// The plan of the folder.
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.merged.plan
+    }
+
     /// The sections of the folder.
     pub(crate) fn sections(&self) -> &[Arc<Section>] {
         self.merged.sections.get(..self.walk.of_folder.sections).unwrap_or_default()

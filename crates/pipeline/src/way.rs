@@ -9,7 +9,7 @@ use crate::walks::{FolderWalk, OfFolder};
 use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Found, Looked, SymlinkRule};
-use evenkeel_message::{Answer, Level, Notice, Request, Status, quoted};
+use evenkeel_message::{Answer, Level, Notice, Request, Status, UrlPath, quoted};
 use evenkeel_modules::Merge;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use std::ffi::OsStr;
@@ -121,11 +121,8 @@ impl<'a> Way<'a> {
 
     /// Adds the `<Files>` sections of all sections so far that match the file's name.
     pub(crate) fn files(&mut self, request: &mut Request) {
-        let candidates: Vec<Arc<Section>> = std::iter::once(&self.server.defaults.core.files)
-            .chain(self.sections.iter().map(|section| &section.settings.core.files))
-            .flatten()
-            .cloned()
-            .collect();
+        let candidates: Vec<Arc<Section>> =
+            files_of(self.server, &self.sections).cloned().collect();
         for section in candidates {
             let name = request.resource.file.last();
             let holds = match &section.matches {
@@ -142,8 +139,50 @@ impl<'a> Way<'a> {
         }
     }
 
+    /// Whether a `<Files>` section of the server or of these sections holds for a name. One that
+    /// cannot be compared counts as one that does.
+    pub(crate) fn may_have_files(
+        server: &Server,
+        sections: &[Arc<Section>],
+        request: &Request,
+        name: &[u8],
+    ) -> bool {
+        files_of(server, sections).any(|section| may_hold(section, request, name))
+    }
+
+    /// The same of a `<Location>` section of the server and a path.
+    pub(crate) fn may_have_locations(server: &Server, request: &Request, path: &UrlPath) -> bool {
+        server.locations.iter().any(|section| match &section.matches {
+            Match::Exact(prefix) => is_below(&path.merged(), prefix).is_some(),
+            Match::Wild(_) => may_hold(section, request, &path.merged()),
+            _ => may_hold(section, request, path),
+        })
+    }
+
     pub(crate) fn symlinks(&self) -> SymlinkRule {
         symlink_rule(self.options)
+    }
+}
+
+/// The `<Files>` sections of the server and of sections.
+fn files_of<'a>(
+    server: &'a Server,
+    sections: &'a [Arc<Section>],
+) -> impl Iterator<Item = &'a Arc<Section>> {
+    let own = sections.iter().map(|section| &section.settings.core.files);
+    std::iter::once(&server.defaults.core.files).chain(own).flatten()
+}
+
+/// Whether a section may hold for a text, by the name or the pattern that it has.
+fn may_hold(section: &Section, request: &Request, text: &[u8]) -> bool {
+    match &section.matches {
+        Match::Exact(exact) => **exact == *text,
+        Match::Wild(pattern) => glob(pattern, text, PATH),
+        Match::Pattern(pattern) => {
+            let mut captures = Captures::default();
+            !matches!(pattern.capture_within(&request.allowance, text, &mut captures), Ok(false))
+        }
+        _ => false,
     }
 }
 

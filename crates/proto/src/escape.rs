@@ -37,6 +37,9 @@ pub fn escape_path(out: &mut Vec<u8>, path: &[u8]) {
 
 /// Escapes text for an HTML page.
 pub fn escape_html(out: &mut Vec<u8>, text: &[u8]) {
+    if !has_special(text) {
+        return out.extend_from_slice(text);
+    }
     for byte in text {
         match byte {
             b'<' => out.extend_from_slice(b"&lt;"),
@@ -48,10 +51,15 @@ pub fn escape_html(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// Whether a text has a character that HTML escapes.
+fn has_special(text: &[u8]) -> bool {
+    text.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&' | b'"'))
+}
+
 /// The same for a text of its own. Usually nothing is to be escaped.
 #[must_use]
 pub fn escaped_html(text: &[u8]) -> Cow<'_, [u8]> {
-    if !text.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&' | b'"')) {
+    if !has_special(text) {
         return text.into();
     }
     let mut escaped = Vec::new();

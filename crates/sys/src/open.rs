@@ -2,8 +2,9 @@
 //! can be substituted between a check and its use, and new files without a name. Paths are bytes.
 //! No call waits for a pipe or a device.
 
-use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The attributes of a file (stat(2)).
@@ -92,55 +93,63 @@ pub fn stat(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::empty())?))
 }
 
-/// The names in a folder.
-pub struct Names(Dir);
+/// A folder whose names can be read.
+pub struct Names(OwnedFd);
 
 impl Names {
     /// Opens a folder. Errors are open(2)'s.
     pub fn of(folder: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(Dir::new(rustix::fs::open(folder, flags, Mode::empty())?)?))
+        Ok(Self(rustix::fs::open(folder, flags, Mode::empty())?))
     }
 
-    /// The next name, except `.` and `..`; none at the end. Errors are getdents(2)'s.
-    pub fn read(&mut self) -> Option<io::Result<Name>> {
-        loop {
-            let entry = match self.0.read()? {
-                Ok(entry) => entry,
-                Err(error) => return Some(Err(error.into())),
-            };
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                return Some(Ok(Name(entry)));
+    /// Calls `act` for each name but `.` and `..`, in the order of the file system, until it
+    /// breaks. Errors are getdents64(2)'s.
+    pub fn each(&self, mut act: impl FnMut(&Name<'_>) -> ControlFlow<()>) -> io::Result<()> {
+        let mut buffer = Vec::with_capacity(NAMES_AT_ONCE);
+        let mut entries = RawDir::new(&self.0, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = Name { folder: self.0.as_fd(), entry: &entry };
+            if !matches!(name.bytes(), b"." | b"..") && act(&name).is_break() {
+                break;
             }
         }
-    }
-
-    /// The attributes of a name, following links. Errors are fstatat(2)'s.
-    pub fn stat(&self, name: &Name) -> io::Result<Stat> {
-        let stat = rustix::fs::statat(self.0.fd()?, name.0.file_name(), AtFlags::empty())?;
-        Ok(Stat::new(&stat))
+        Ok(())
     }
 }
 
-/// A name in a folder.
-pub struct Name(DirEntry);
+/// The bytes of names that are read at once: as many as glibc reads.
+const NAMES_AT_ONCE: usize = 32 << 10;
 
-impl Name {
+/// A name in a folder.
+pub struct Name<'a> {
+    folder: BorrowedFd<'a>,
+    entry: &'a RawDirEntry<'a>,
+}
+
+impl Name<'_> {
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.0.file_name().to_bytes()
+        self.entry.file_name().to_bytes()
     }
 
     /// The type that the folder records for the name (readdir(3), `d_type`).
     #[must_use]
     pub fn entry_type(&self) -> EntryType {
-        match self.0.file_type() {
+        match self.entry.file_type() {
             FileType::RegularFile => EntryType::File,
             FileType::Directory => EntryType::Folder,
             FileType::Symlink | FileType::Unknown => EntryType::Unresolved,
             _ => EntryType::Other,
         }
+    }
+
+    /// The attributes of what has the name, following links. Errors are fstatat(2)'s.
+    pub fn stat(&self) -> io::Result<Stat> {
+        let stat = rustix::fs::statat(self.folder, self.entry.file_name(), AtFlags::empty())?;
+        Ok(Stat::new(&stat))
     }
 }
 
@@ -151,7 +160,7 @@ pub enum EntryType {
     File,
     /// A folder.
     Folder,
-    /// A symbolic link, or a name for which the file system records no type. [`Names::stat`] tells
+    /// A symbolic link, or a name for which the file system records no type. [`Name::stat`] tells
     /// what it leads to.
     Unresolved,
     /// A socket, a pipe or a device.

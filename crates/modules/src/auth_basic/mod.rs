@@ -42,6 +42,12 @@ impl Merge for Directory {
 }
 
 impl Directory {
+    /// Whether AuthBasicFake makes the login of a request.
+    #[must_use]
+    pub fn is_faking(&self) -> bool {
+        matches!(self.fake, Some(Some(_)))
+    }
+
     /// The providers of AuthBasicProvider, in order. Empty if AuthBasicProvider is not set.
     #[must_use]
     pub fn providers(&self) -> &[AuthnSource] {

@@ -7,8 +7,9 @@ use super::settings::Said;
 use crate::beside::SMALL;
 use evenkeel_sys::blocking_pool::Progress;
 use evenkeel_sys::open::{EntryType, Name, Names};
-use std::ffi::OsStr;
+use std::borrow::Cow;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -42,7 +43,7 @@ pub(super) fn read(
     asked: &Asked,
     progress: &Progress,
 ) -> Option<io::Result<Folder>> {
-    let mut names = match Names::of(path.as_os_str().as_bytes()) {
+    let names = match Names::of(path.as_os_str().as_bytes()) {
         Ok(names) => names,
         Err(error) => return Some(Err(error)),
     };
@@ -50,36 +51,39 @@ pub(super) fn read(
     let mut whole = path.join("").into_os_string().into_vec();
     let start = whole.len();
     let mut folder = Folder::default();
-    let mut number = 0;
-    while let Some(Ok(name)) = names.read() {
+    let (mut number, mut is_unwanted) = (0, false);
+    // What can be read of the folder is listed.
+    let _partly_read = names.each(|name| {
         if !progress.report() && number >= SMALL {
-            return None;
+            is_unwanted = true;
+            return ControlFlow::Break(());
         }
         number += 1;
         whole.truncate(start);
         whole.extend_from_slice(name.bytes());
         if !asked.names(name.bytes()) || is_ignored(&said.ignored, &whole) {
-            continue;
+            return ControlFlow::Continue(());
         }
-        let Some(is_folder) = is_folder(&names, &name) else { continue };
+        let Some(is_folder) = is_folder(name) else { return ControlFlow::Continue(()) };
         if folder.candidates.len() >= MOST {
             folder.is_cut = true;
-            break;
+            return ControlFlow::Break(());
         }
         folder.candidates.push(Candidate { name: name.bytes().to_vec(), is_folder });
-    }
-    Some(Ok(folder))
+        ControlFlow::Continue(())
+    });
+    (!is_unwanted).then_some(Ok(folder))
 }
 
 /// Whether a name is a folder's; none if it is neither a folder's nor a file's. Only links cost a
 /// system call: the look at an entry asks for its attributes anyway.
-fn is_folder(names: &Names, name: &Name) -> Option<bool> {
+fn is_folder(name: &Name<'_>) -> Option<bool> {
     match name.entry_type() {
         EntryType::File => Some(false),
         EntryType::Folder => Some(true),
         EntryType::Other => None,
         EntryType::Unresolved => {
-            let found = names.stat(name).ok()?;
+            let found = name.stat().ok()?;
             (found.is_folder() || found.is_file()).then(|| found.is_folder())
         }
     }
@@ -93,20 +97,11 @@ pub(super) fn open(path: &Path) -> io::Result<()> {
 impl Candidate {
     /// Its name as the last part of a path: with a slash behind it where it is a folder.
     #[must_use]
-    pub fn segment(&self) -> Vec<u8> {
-        let slash: &[u8] = if self.is_folder { b"/" } else { b"" };
-        [self.name.as_slice(), slash].concat()
-    }
-
-    /// That as text of the file system.
-    #[must_use]
-    pub fn below(&self, folder: &Path) -> std::path::PathBuf {
-        let mut file = folder.as_os_str().to_owned();
-        if !file.as_bytes().ends_with(b"/") {
-            file.push("/");
+    pub fn segment(&self) -> Cow<'_, [u8]> {
+        match self.is_folder {
+            true => [self.name.as_slice(), b"/"].concat().into(),
+            false => self.name.as_slice().into(),
         }
-        file.push(OsStr::from_bytes(&self.segment()));
-        file.into()
     }
 }
 
@@ -120,7 +115,7 @@ mod tests {
         let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
         let asked = Asked::parse(&said, Some(query.as_bytes()));
         let folder = read(root, &said, &asked, &Progress::new("a test")).unwrap().unwrap();
-        let name = |found: &Candidate| String::from_utf8(found.segment()).unwrap();
+        let name = |found: &Candidate| String::from_utf8(found.segment().into()).unwrap();
         let mut names: Vec<String> = folder.candidates.iter().map(name).collect();
         names.sort();
         names
@@ -144,7 +139,7 @@ mod tests {
         let folder = read(root, &Said::default(), &asked, &progress).unwrap();
         let found = folder.unwrap().candidates.remove(0);
         assert!(!found.is_folder);
-        assert_eq!(found.below(Path::new("/x")), Path::new("/x/a.txt"));
+        assert_eq!(&*found.segment(), b"a.txt");
     }
 
     #[test]

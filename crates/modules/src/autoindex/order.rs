@@ -6,28 +6,33 @@ use super::options::Flags;
 use super::settings::{Key, Order};
 use std::cmp::Ordering;
 
-/// Sorts rows; none of them is the parent's.
-pub(super) fn sort(rows: &mut [Row], order: Order, flags: Flags) {
+/// Sorts rows; none of them is the parent's. Rows are large, so that their references are sorted.
+pub(super) fn sort(rows: &mut [&Row<'_>], order: Order, flags: Flags) {
+    let is_by_bytes = order == Order::default()
+        && !flags.has(Flags::VERSION_SORT | Flags::IGNORE_CASE | Flags::FOLDERS_FIRST);
+    if is_by_bytes {
+        return rows.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    }
     rows.sort_by(|a, b| compare(a, b, order, flags));
 }
 
 /// Folders first where that is wanted, whatever the direction.
-fn compare(a: &Row, b: &Row, order: Order, flags: Flags) -> Ordering {
+fn compare(a: &Row<'_>, b: &Row<'_>, order: Order, flags: Flags) -> Ordering {
     b.leads.cmp(&a.leads).then_with(|| {
         let (a, b) = if order.descending { (b, a) } else { (a, b) };
         by_key(a, b, order.key, flags).then_with(|| by_name(&a.name, &b.name, flags))
     })
 }
 
-fn by_key(a: &Row, b: &Row, key: Key, flags: Flags) -> Ordering {
+fn by_key(a: &Row<'_>, b: &Row<'_>, key: Key, flags: Flags) -> Ordering {
     match key {
         Key::Name => Ordering::Equal,
         Key::Modified => a.modified_us.cmp(&b.modified_us),
         Key::Size => a.size.cmp(&b.size),
         Key::Description => {
-            let text = |row: &'_ Row| row.description.clone().unwrap_or_default();
-            let (a, b) = (text(a), text(b));
-            if flags.has(Flags::VERSION_SORT) { natural(&a, &b, false) } else { a.cmp(&b) }
+            let (a, b) = (a.description.as_deref(), b.description.as_deref());
+            let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
+            if flags.has(Flags::VERSION_SORT) { natural(a, b, false) } else { a.cmp(b) }
         }
     }
 }
@@ -38,10 +43,13 @@ fn by_name(a: &[u8], b: &[u8], flags: Flags) -> Ordering {
     let when = |wanted: bool, order: &dyn Fn() -> Ordering| {
         if wanted { order() } else { Ordering::Equal }
     };
-    let lower = |text: &[u8]| text.to_ascii_lowercase();
+    let by_lower = |a: &[u8], b: &[u8]| {
+        let lower = |byte: &u8| byte.to_ascii_lowercase();
+        a.iter().map(lower).cmp(b.iter().map(lower))
+    };
     when(versions && ignore_case, &|| natural(a, b, true))
         .then_with(|| when(versions, &|| natural(a, b, false)))
-        .then_with(|| when(ignore_case, &|| lower(a).cmp(&lower(b))))
+        .then_with(|| when(ignore_case, &|| by_lower(a, b)))
         .then_with(|| a.cmp(b))
 }
 
@@ -104,14 +112,20 @@ fn by_fraction(a: &[u8], b: &[u8]) -> Ordering {
 mod tests {
     use super::*;
 
-    fn row(name: &str, size: i64, leads: bool) -> Row {
+    fn row(name: &str, size: i64, leads: bool) -> Row<'static> {
         Row { name: name.into(), size, leads, ..Row::default() }
     }
 
+    /// The names of rows in their order.
+    fn in_order(rows: &[Row<'_>], order: Order, flags: Flags) -> Vec<String> {
+        let mut rows: Vec<&Row<'_>> = rows.iter().collect();
+        sort(&mut rows, order, flags);
+        rows.into_iter().map(|row| String::from_utf8(row.name.clone()).unwrap()).collect()
+    }
+
     fn sorted(names: &[&str], flags: Flags) -> Vec<String> {
-        let mut rows: Vec<Row> = names.iter().map(|name| row(name, 0, false)).collect();
-        sort(&mut rows, Order::default(), flags);
-        rows.into_iter().map(|row| String::from_utf8(row.name).unwrap()).collect()
+        let rows: Vec<Row<'_>> = names.iter().map(|name| row(name, 0, false)).collect();
+        in_order(&rows, Order::default(), flags)
     }
 
     #[test]
@@ -130,25 +144,21 @@ mod tests {
         let mut rows = vec![row("a", 2, false), row("b", 1, false), row("z/", -1, true)];
         rows.push(row("c", 1, false));
         let order = |descending| Order { key: Key::Size, descending };
-        let names = |rows: &[Row]| -> Vec<u8> { rows.iter().map(|row| row.name[0]).collect() };
-        sort(&mut rows, order(false), Flags::EMPTY);
-        assert_eq!(names(&rows), b"zbca");
-        sort(&mut rows, order(true), Flags::EMPTY);
-        assert_eq!(names(&rows), b"zacb");
+        assert_eq!(in_order(&rows, order(false), Flags::EMPTY), ["z/", "b", "c", "a"]);
+        assert_eq!(in_order(&rows, order(true), Flags::EMPTY), ["z/", "a", "c", "b"]);
+        let by_name = Order::default();
+        assert_eq!(in_order(&rows, by_name, Flags::FOLDERS_FIRST), ["z/", "a", "b", "c"]);
     }
 
     #[test]
     fn descriptions_compare_as_texts_or_versions() {
         let described = |name: &str, text: &str| Row {
-            description: (!text.is_empty()).then(|| text.into()),
+            description: (!text.is_empty()).then(|| text.as_bytes().to_vec().into()),
             ..row(name, 0, false)
         };
-        let mut rows = vec![described("a", "v10"), described("b", "v9"), described("c", "")];
+        let rows = [described("a", "v10"), described("b", "v9"), described("c", "")];
         let order = Order { key: Key::Description, descending: false };
-        let names = |rows: &[Row]| -> Vec<u8> { rows.iter().map(|row| row.name[0]).collect() };
-        sort(&mut rows, order, Flags::EMPTY);
-        assert_eq!(names(&rows), b"cab");
-        sort(&mut rows, order, Flags::VERSION_SORT);
-        assert_eq!(names(&rows), b"cba");
+        assert_eq!(in_order(&rows, order, Flags::EMPTY), ["c", "a", "b"]);
+        assert_eq!(in_order(&rows, order, Flags::VERSION_SORT), ["c", "b", "a"]);
     }
 }

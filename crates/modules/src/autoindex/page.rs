@@ -14,6 +14,7 @@ use evenkeel_message::Piece;
 use evenkeel_proto::escape_html;
 use evenkeel_sys::blocking_pool::Progress;
 use evenkeel_sys::open;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -71,15 +72,18 @@ impl Listing {
         let mut page = Page { pieces: Vec::new(), out: Vec::new() };
         page.head(&said, asked.flags, &title, header);
         let parent = Row::parent(&path, &folder, &said, &asked);
-        let mut rows = Vec::with_capacity(entries.len() + 1);
+        let within = folder.join("").into_os_string().into_vec();
+        let mut rows = Vec::with_capacity(entries.len());
         for (number, entry) in entries.into_iter().enumerate() {
             if !progress.report() && number >= SMALL {
                 return None;
             }
-            rows.push(Row::of(entry, &said, &asked));
+            rows.push(Row::of(entry, &within, &said, &asked));
         }
-        sort(&mut rows, asked.order, asked.flags);
-        rows.splice(..0, parent);
+        let mut rows: Vec<&Row<'_>> = parent.iter().chain(&rows).collect();
+        if let Some(entries) = rows.get_mut(usize::from(parent.is_some())..) {
+            sort(entries, asked.order, asked.flags);
+        }
         Rows::new(&said, &asked, &rows).write(&mut page, &rows);
         page.tail(asked.flags, readme, &signature);
         Some(page.finish())
@@ -282,7 +286,7 @@ mod tests {
             candidate: Candidate { name: format!("{number:05}.txt").into(), is_folder: false },
             size: 1,
             modified_ns: 0,
-            file: format!("/srv/{number:05}.txt").into(),
+            file: None,
             seen: None,
             content: Content::default(),
             passed: true,

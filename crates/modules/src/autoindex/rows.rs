@@ -27,7 +27,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub fn new(said: &'a Said, asked: &'a Asked, rows: &[Row]) -> Self {
+    pub fn new(said: &'a Said, asked: &'a Asked, rows: &[&Row<'_>]) -> Self {
         let (name, description) =
             (said.name_width.unwrap_or_default(), said.description_width.unwrap_or_default());
         let grows = asked.flags.has(Flags::FANCY) && !asked.flags.has(Flags::TABLE);
@@ -35,7 +35,8 @@ impl<'a> Rows<'a> {
             lengths.fold(least, usize::max)
         };
         let mut names = rows.iter().map(|row| row.name.len());
-        let mut texts = rows.iter().map(|row| row.description.as_ref().map_or(0, Vec::len));
+        let mut texts =
+            rows.iter().map(|row| row.description.as_ref().map_or(0, |text| text.len()));
         let name_width = match name.grows && grows {
             true => widest(name.columns, &mut names),
             false => name.columns,
@@ -48,7 +49,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes all rows, and the headings where there are columns.
-    pub fn write(&self, page: &mut Page, rows: &[Row]) {
+    pub fn write(&self, page: &mut Page, rows: &[&Row<'_>]) {
         if self.has(Flags::TABLE) {
             self.write_table(page, rows);
         } else if self.has(Flags::FANCY) {
@@ -58,7 +59,7 @@ impl<'a> Rows<'a> {
             for (index, row) in rows.iter().enumerate() {
                 let out = &mut page.out;
                 put(out, "<li><a href=\"");
-                out.extend_from_slice(&anchor(row));
+                put_anchor(out, row);
                 put(out, "\"> ");
                 escape_html(out, shown_name(index, row));
                 put(out, "</a></li>\n");
@@ -85,28 +86,27 @@ impl<'a> Rows<'a> {
         put(out, &format!("\">{text}</a>"));
     }
 
-    /// An image, `text` in brackets or as it is.
-    fn image(&self, out: &mut Vec<u8>, url: &[u8], text: &[u8]) {
+    /// An image with a text of several parts.
+    fn image(&self, out: &mut Vec<u8>, url: &[u8], text: &[&[u8]]) {
         put(out, "<img src=\"");
         escape_html(out, url);
         put(out, "\" alt=\"");
-        out.extend_from_slice(text);
+        text.iter().for_each(|part| out.extend_from_slice(part));
         put(out, "\"");
         for (name, pixels) in [("width", self.said.icon_width), ("height", self.said.icon_height)] {
             if pixels != 0 {
-                put(out, &format!(" {name}=\"{pixels}\""));
+                for part in [" ", name, "=\"", itoa::Buffer::new().format(pixels), "\""] {
+                    put(out, part);
+                }
             }
         }
         put(out, if self.has(Flags::XHTML) { " />" } else { ">" });
     }
 
     /// The icon of a row, or what stands where there is none.
-    fn icon(&self, out: &mut Vec<u8>, row: &Row, none: &str) {
-        match row.icon.as_deref().or(self.said.default_icon.as_deref()) {
-            Some(url) => {
-                let text = row.text.as_deref().unwrap_or(b"   ");
-                self.image(out, url, &[b"[", text, b"]"].concat());
-            }
+    fn icon(&self, out: &mut Vec<u8>, row: &Row<'_>, none: &str) {
+        match row.icon.or(self.said.default_icon.as_deref()) {
+            Some(url) => self.image(out, url, &[b"[", row.text.unwrap_or(b"   "), b"]"]),
             None => put(out, none),
         }
     }
@@ -120,29 +120,33 @@ impl<'a> Rows<'a> {
     }
 
     /// The name in the width of its column, and the spaces behind it.
-    fn name(&self, out: &mut Vec<u8>, index: usize, row: &Row) {
+    fn name(&self, out: &mut Vec<u8>, index: usize, row: &Row<'_>) {
         let name = shown_name(index, row);
         let cut = cell::cut_name(name, self.name_width);
         put(out, "<a href=\"");
-        out.extend_from_slice(&anchor(row));
+        put_anchor(out, row);
         put(out, "\">");
         escape_html(out, &cut);
         put(out, "</a>");
         out.resize(out.len() + self.name_width.saturating_sub(cut.len()), b' ');
     }
 
-    fn date(&self, row: &Row) -> Option<String> {
-        (row.modified_us != -1)
-            .then(|| cell::date(row.modified_us, &self.zone, self.said.old_dates))
+    /// The date with two spaces behind it, or `none`.
+    fn date(&self, out: &mut Vec<u8>, row: &Row<'_>, none: &str) {
+        if row.modified_us == -1 {
+            return put(out, none);
+        }
+        cell::put_date(out, row.modified_us, &self.zone, self.said.old_dates);
+        put(out, "  ");
     }
 
-    fn write_columns(&self, page: &mut Page, rows: &[Row]) {
+    fn write_columns(&self, page: &mut Page, rows: &[&Row<'_>]) {
         let out = &mut page.out;
         put(out, "<pre>");
         if !self.has(Flags::SUPPRESS_ICON) {
             match self.blank_icon() {
                 Some(url) => {
-                    self.image(out, url, b"Icon ");
+                    self.image(out, url, &[b"Icon "]);
                     put(out, " ");
                 }
                 None => put(out, "      "),
@@ -172,7 +176,7 @@ impl<'a> Rows<'a> {
         put(&mut page.out, "</pre>\n");
     }
 
-    fn columns(&self, out: &mut Vec<u8>, index: usize, row: &Row) {
+    fn columns(&self, out: &mut Vec<u8>, index: usize, row: &Row<'_>) {
         if !self.has(Flags::SUPPRESS_ICON) {
             let linked = self.has(Flags::ICONS_ARE_LINKS);
             self.linked(out, row, linked, |out| self.icon(out, row, "     "));
@@ -182,11 +186,10 @@ impl<'a> Rows<'a> {
         put(out, " ");
         if !self.has(Flags::SUPPRESS_LAST_MODIFIED) {
             // As wide as a date and two spaces.
-            let date = self.date(row).map_or_else(|| " ".repeat(19), |date| date + "  ");
-            put(out, &date);
+            self.date(out, row, "                   ");
         }
         if !self.has(Flags::SUPPRESS_SIZE) {
-            put(out, &crate::size::abbreviated(row.size));
+            out.extend_from_slice(&crate::size::abbreviated(row.size));
             put(out, "  ");
         }
         if let (false, Some(text)) = (self.has(Flags::SUPPRESS_DESCRIPTION), &row.description) {
@@ -196,10 +199,10 @@ impl<'a> Rows<'a> {
     }
 
     /// What `inner` writes, as a link to the row's entry where that is wanted.
-    fn linked(&self, out: &mut Vec<u8>, row: &Row, wanted: bool, inner: impl Fn(&mut Vec<u8>)) {
+    fn linked(&self, out: &mut Vec<u8>, row: &Row<'_>, wanted: bool, inner: impl Fn(&mut Vec<u8>)) {
         if wanted {
             put(out, "<a href=\"");
-            out.extend_from_slice(&anchor(row));
+            put_anchor(out, row);
             put(out, "\">");
         }
         inner(out);
@@ -222,7 +225,7 @@ impl<'a> Rows<'a> {
         cell::cut_description(text, width)
     }
 
-    fn write_table(&self, page: &mut Page, rows: &[Row]) {
+    fn write_table(&self, page: &mut Page, rows: &[&Row<'_>]) {
         let out = &mut page.out;
         let styled = self.said.style_sheet.is_some();
         put(
@@ -237,7 +240,7 @@ impl<'a> Rows<'a> {
         if !self.has(Flags::SUPPRESS_ICON) {
             self.cell(out, "<th", "icon", " valign=\"top\"");
             match self.blank_icon() {
-                Some(url) => self.image(out, url, b"[ICO]"),
+                Some(url) => self.image(out, url, &[b"[ICO]"]),
                 None => put(out, "&nbsp;"),
             }
             put(out, "</th>");
@@ -279,12 +282,14 @@ impl<'a> Rows<'a> {
     /// The beginning of a cell: with a style sheet it has a class, without one an attribute.
     fn cell(&self, out: &mut Vec<u8>, open: &str, class: &str, attribute: &str) {
         match self.said.style_sheet {
-            Some(_) => put(out, &format!("{open} class=\"indexcol{class}\">")),
-            None => put(out, &format!("{open}{attribute}>")),
+            Some(_) => {
+                [open, " class=\"indexcol", class, "\">"].iter().for_each(|part| put(out, part));
+            }
+            None => [open, attribute, ">"].iter().for_each(|part| put(out, part)),
         }
     }
 
-    fn table_row(&self, out: &mut Vec<u8>, index: usize, row: &Row) {
+    fn table_row(&self, out: &mut Vec<u8>, index: usize, row: &Row<'_>) {
         self.open_row(out, index, row);
         if !self.has(Flags::SUPPRESS_ICON) {
             self.cell(out, "<td", "icon", " valign=\"top\"");
@@ -299,14 +304,13 @@ impl<'a> Rows<'a> {
             self.name(out, index, row);
         }
         if !self.has(Flags::SUPPRESS_LAST_MODIFIED) {
-            let date = self.date(row);
-            let attribute = if date.is_some() { " align=\"right\"" } else { "" };
+            let attribute = if row.modified_us == -1 { "" } else { " align=\"right\"" };
             self.cell(out, "</td><td", "lastmod", attribute);
-            put(out, &date.map_or_else(|| "&nbsp;".to_owned(), |date| date + "  "));
+            self.date(out, row, "&nbsp;");
         }
         if !self.has(Flags::SUPPRESS_SIZE) {
             self.cell(out, "</td><td", "size", " align=\"right\"");
-            put(out, &crate::size::abbreviated(row.size));
+            out.extend_from_slice(&crate::size::abbreviated(row.size));
         }
         if !self.has(Flags::SUPPRESS_DESCRIPTION) {
             self.cell(out, "</td><td", "desc", "");
@@ -321,18 +325,18 @@ impl<'a> Rows<'a> {
     }
 
     /// With a style sheet, rows can be told apart by their class.
-    fn open_row(&self, out: &mut Vec<u8>, index: usize, row: &Row) {
+    fn open_row(&self, out: &mut Vec<u8>, index: usize, row: &Row<'_>) {
         if self.said.style_sheet.is_none() {
             return put(out, "<tr>");
         }
         let parity = if index % 2 == 1 { "odd" } else { "even" };
-        match row.text.as_deref().filter(|_| self.has(Flags::ADD_ALT_CLASS)) {
+        match row.text.filter(|_| self.has(Flags::ADD_ALT_CLASS)) {
             Some(text) => {
-                put(out, &format!("   <tr class=\"{parity}-"));
+                ["   <tr class=\"", parity, "-"].iter().for_each(|part| put(out, part));
                 out.extend_from_slice(&text.to_ascii_lowercase());
                 put(out, "\">");
             }
-            None => put(out, &format!("   <tr class=\"{parity}\">")),
+            None => ["   <tr class=\"", parity, "\">"].iter().for_each(|part| put(out, part)),
         }
     }
 }
@@ -341,15 +345,19 @@ fn put(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What a link to the row's entry says.
-fn anchor(row: &Row) -> Vec<u8> {
-    let (mut path, mut anchor) = (Vec::new(), Vec::new());
+/// Appends what a link to the row's entry says. Most names consist of characters that neither a
+/// path nor HTML escapes.
+fn put_anchor(out: &mut Vec<u8>, row: &Row<'_>) {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./".contains(byte);
+    if row.name.iter().all(is_plain) {
+        return out.extend_from_slice(&row.name);
+    }
+    let mut path = Vec::new();
     escape_path(&mut path, &row.name);
-    escape_html(&mut anchor, &path);
-    anchor
+    escape_html(out, &path);
 }
 
 /// The name as it is read: that of the parent is no path.
-fn shown_name(index: usize, row: &Row) -> &[u8] {
+fn shown_name<'a>(index: usize, row: &'a Row<'_>) -> &'a [u8] {
     if index == 0 && row.name.starts_with(b"/") { b"Parent Directory" } else { &row.name }
 }

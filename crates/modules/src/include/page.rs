@@ -627,7 +627,10 @@ impl Page {
     pub fn size(&self, bytes: u64) -> String {
         match self.in_bytes {
             true => text::grouped(bytes),
-            false => crate::size::abbreviated(i64::try_from(bytes).unwrap_or(i64::MAX)),
+            false => {
+                let text = crate::size::abbreviated(i64::try_from(bytes).unwrap_or(i64::MAX));
+                text.map(char::from).iter().collect()
+            }
         }
     }
 

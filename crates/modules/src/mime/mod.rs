@@ -127,6 +127,18 @@ pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_
         name.to_mut().extend_from_slice(path_info);
     }
     let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    describe(content, base, names_handler, settings, types);
+}
+
+/// Adds to the content what the last part of a file's name says. `names_handler` tells whether an
+/// extension names the handler.
+pub fn describe(
+    content: &mut Content,
+    base: &[u8],
+    names_handler: bool,
+    settings: &Directory,
+    types: &Types,
+) {
     let mut charset: Option<&str> = None;
     let leading = base.iter().take_while(|byte| **byte == b'.').count();
     let parts = base.get(leading..).unwrap_or_default().split(|byte| *byte == b'.').skip(1);
