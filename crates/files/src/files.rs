@@ -141,8 +141,8 @@ impl Files {
         state.walk(path, now_ms)
     }
 
-    /// The attributes of the regular file at a path in that folder. None for whatever else is there,
-    /// a link to a file included: [`Files::look_up`] tells what it is.
+    /// The attributes of the regular file at a path in that folder. None for whatever else is
+    /// there, a link to a file included: [`Files::look_up`] tells what it is.
     #[must_use]
     pub fn file_in(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<Stat> {
         let Looked { found, rest } = match self.stat_in_round(folder, path) {

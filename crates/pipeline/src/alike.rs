@@ -52,7 +52,10 @@ impl Alike {
         is_of_folder.then(|| Self { folder: Rc::clone(folder), walk, path, start })
     }
 
-    /// The entry that a look at a name would lead to. Returns the name where a look has to be taken.
+    /// The entry that a look at a name would lead to.
+    ///
+    /// # Errors
+    /// The name, where a look has to be taken.
     pub(crate) fn entry(
         &mut self,
         pipeline: &Pipeline,
