@@ -12,25 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
-/// Entries of a folder up to which work is done even where the client has ended its side: it may
-/// be one that still reads, which a client that has gone cannot be told from.
+/// A listing of fewer entries is completed even after the client has closed its side. The server
+/// cannot tell a half-closed connection, whose client still reads, from a closed one.
 pub const SMALL: usize = 1000;
 
-/// Has memory given back that large requests took: the allocator would keep what is freed when they
-/// have been answered.
+/// Returns freed memory to the system after large requests. Otherwise the allocator keeps it.
 #[derive(Debug, Default)]
 pub struct Thrift {
-    /// Whether a large request has ended since the last tick. Those that have not share it.
+    /// Whether a large request has ended since the last tick. Each large request in progress holds a
+    /// clone of this flag.
     has_ended: Arc<AtomicBool>,
 }
 
-/// A request that takes much memory, until the last of its page is dropped.
+/// A guard for a request that uses much memory. It is dropped with the last bytes of the page.
 #[derive(Debug)]
 pub struct Large {
     has_ended: Arc<AtomicBool>,
 }
 
-/// A page, and the request that it is dropped before.
+/// The last bytes of a page with the guard of its request. The fields are dropped in this order.
 struct Page {
     bytes: Bytes,
     _large: Large,
@@ -49,7 +49,7 @@ impl Thrift {
         self.has_ended.load(Relaxed) || Arc::strong_count(&self.has_ended) > 1
     }
 
-    /// Comes about once a second; what is to be done is not waited for.
+    /// Runs about once a second. The blocking pool releases the memory; `tick` does not wait for it.
     pub fn tick(&self, blocking_pool: &BlockingPool) {
         if self.has_ended.swap(false, Relaxed) {
             blocking_pool.spawn(memory::give_back_freed).detach();
@@ -64,8 +64,12 @@ impl Large {
         match page {
             Body::Bytes(bytes) => Body::Bytes(self.with(bytes)),
             Body::Pieces(mut pieces) => {
-                // Pieces are dropped together.
-                if let Some(Piece::Bytes(bytes)) = pieces.first_mut() {
+                // Each piece is dropped once it is sent.
+                let last = pieces.iter_mut().rev().find_map(|piece| match piece {
+                    Piece::Bytes(bytes) => Some(bytes),
+                    Piece::File { .. } => None,
+                });
+                if let Some(bytes) = last {
                     *bytes = self.with(std::mem::take(bytes));
                 }
                 Body::Pieces(pieces)
@@ -115,8 +119,8 @@ impl Beside {
     /// many requests have such work at a time as keep the pool's threads busy, and the others hold
     /// no credit meanwhile. The result is none if the work ends because it was cancelled, if no
     /// thread can be had, if the work makes no progress, and if the client has gone before the work
-    /// starts while other jobs are queued. A client that has only closed its side counts as gone,
-    /// so that a queue which ends with its job is waited for.
+    /// starts while other jobs are queued. If no other job is queued, the request waits for its
+    /// job, because the client may only have closed its side.
     pub async fn perform<T: Send + 'static>(
         &self,
         what: String,
@@ -201,5 +205,17 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert_eq!(runtime.block_on(performed), None);
         assert_eq!(runtime.block_on(beside.blocking_pool.spawn(|| 1)), Some(1));
+    }
+
+    #[test]
+    fn a_large_request_lasts_until_its_last_piece_is_sent() {
+        let thrift = Thrift::default();
+        let piece = || Piece::Bytes(Bytes::from_static(b"page"));
+        let body = thrift.note().until_gone(Body::Pieces(vec![piece(), piece()]));
+        let Body::Pieces(mut pieces) = body else { panic!("no pieces") };
+        drop(pieces.remove(0));
+        assert!(!thrift.has_ended.load(Relaxed));
+        drop(pieces);
+        assert!(thrift.has_ended.load(Relaxed));
     }
 }

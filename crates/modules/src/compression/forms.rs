@@ -19,7 +19,7 @@ pub(crate) const LARGEST: usize = 1 << 20;
 /// The bytes that a form counts for in addition to its own.
 const FORM_BYTES: usize = 256;
 
-/// How many forms are examined, whenever one is added, for bodies that are gone.
+/// How many bodies are examined, whenever a form is added, for those that are gone.
 const EXAMINED: usize = 4;
 
 /// The forms of one serving thread, bounded in bytes.
@@ -30,25 +30,26 @@ pub struct CompressedForms {
 
 #[derive(Default)]
 struct State {
-    forms: HashMap<Key, Form, foldhash::fast::RandomState>,
-    /// The keys of `forms` in the order in which they are examined.
+    bodies: HashMap<Key, Kept, foldhash::fast::RandomState>,
+    /// The keys of `bodies` in the order in which they are examined.
     order: VecDeque<Key>,
     bytes: usize,
     /// The counter to which `bytes` is added, if there is one.
     total: Option<&'static AtomicU64>,
 }
 
-/// The address of a body in memory or of an open file, its length, and how it was compressed.
+/// The address of a body in memory or of an open file, and its length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     address: usize,
     length: u64,
-    encoder: Encoder,
 }
 
-struct Form {
+/// The forms of a body. They hold it once: a second handle would keep [`Origin::is_gone`] from
+/// seeing that nobody else does.
+struct Kept {
     origin: Origin,
-    made: Made,
+    forms: Vec<(Encoder, Made)>,
     was_used: bool,
 }
 
@@ -82,12 +83,12 @@ impl Origin {
         }
     }
 
-    fn key(&self, encoder: Encoder) -> Key {
+    fn key(&self) -> Key {
         let (address, length) = match self {
             Origin::Bytes(bytes) => (bytes.as_ptr().addr(), bytes.len() as u64),
             Origin::File(file, length) => (file.as_ptr().addr(), *length),
         };
-        Key { address, length, encoder }
+        Key { address, length }
     }
 
     /// Whether nobody else holds the body any more.
@@ -129,14 +130,15 @@ impl CompressedForms {
     /// The compressed form of a body, if it is kept.
     pub(crate) fn get(&self, origin: &Origin, encoder: Encoder) -> Option<Made> {
         let mut state = self.state.borrow_mut();
-        let form = state.forms.get_mut(&origin.key(encoder))?;
-        form.was_used = true;
-        Some(form.made.clone())
+        let kept = state.bodies.get_mut(&origin.key())?;
+        let (_, made) = kept.forms.iter().find(|(other, _)| *other == encoder)?;
+        kept.was_used = true;
+        Some(made.clone())
     }
 
     /// Keeps a compressed form. Forms that were not used lately make room for it.
     pub(crate) fn keep(&self, origin: Origin, encoder: Encoder, made: Made) {
-        let weight = made.bytes.len() + FORM_BYTES;
+        let weight = made.weight();
         let is_too_large = made.bytes.len() > LARGEST || weight > self.limit_bytes;
         if is_too_large || origin.is_gone() || origin.may_change_silently() {
             return;
@@ -144,12 +146,16 @@ impl CompressedForms {
         let mut state = self.state.borrow_mut();
         state.drop_gone(EXAMINED);
         while state.bytes + weight > self.limit_bytes && state.drop_one() {}
-        let key = origin.key(encoder);
-        let form = Form { origin, made, was_used: false };
-        match state.forms.insert(key, form) {
-            Some(old) => state.subtract(old.weight()),
-            None => state.order.push_back(key),
-        }
+        let key = origin.key();
+        let State { bodies, order, .. } = &mut *state;
+        let kept = bodies.entry(key).or_insert_with(|| {
+            order.push_back(key);
+            Kept { origin, forms: Vec::new(), was_used: false }
+        });
+        let old = kept.forms.iter().position(|(other, _)| *other == encoder);
+        let old = old.map(|at| kept.forms.swap_remove(at));
+        kept.forms.push((encoder, made));
+        state.subtract(old.map_or(0, |(_, made)| made.weight()));
         state.add(weight);
     }
 
@@ -162,34 +168,35 @@ impl CompressedForms {
 
     /// The number of forms and their bytes.
     #[cfg(test)]
-    fn held(&self) -> (usize, usize) {
+    pub(crate) fn held(&self) -> (usize, usize) {
         let state = self.state.borrow();
-        (state.forms.len(), state.bytes)
+        (state.bodies.values().map(|kept| kept.forms.len()).sum(), state.bytes)
     }
 }
 
 impl State {
-    /// Examines the next `count` forms and drops those whose bodies are gone.
+    /// Examines the next `count` bodies and drops the forms of those that are gone.
     fn drop_gone(&mut self, count: usize) {
         for _ in 0..count.min(self.order.len()) {
             let Some(key) = self.order.pop_front() else { return };
-            match self.forms.get(&key).is_none_or(|form| form.origin.is_gone()) {
-                true => self.drop_form(&key),
+            match self.bodies.get(&key).is_none_or(|kept| kept.origin.is_gone()) {
+                true => self.drop_body(&key),
                 false => self.order.push_back(key),
             }
         }
     }
 
-    /// Drops the next form that was not used since it was last examined. False if there is none.
+    /// Drops the forms of the next body that were not used since it was last examined. False if there
+    /// are none.
     fn drop_one(&mut self) -> bool {
         while let Some(key) = self.order.pop_front() {
-            match self.forms.get_mut(&key) {
-                Some(form) if form.was_used && !form.origin.is_gone() => {
-                    form.was_used = false;
+            match self.bodies.get_mut(&key) {
+                Some(kept) if kept.was_used && !kept.origin.is_gone() => {
+                    kept.was_used = false;
                     self.order.push_back(key);
                 }
                 _ => {
-                    self.drop_form(&key);
+                    self.drop_body(&key);
                     return true;
                 }
             }
@@ -197,9 +204,9 @@ impl State {
         false
     }
 
-    fn drop_form(&mut self, key: &Key) {
-        if let Some(form) = self.forms.remove(key) {
-            self.subtract(form.weight());
+    fn drop_body(&mut self, key: &Key) {
+        if let Some(kept) = self.bodies.remove(key) {
+            self.subtract(kept.forms.iter().map(|(_, made)| made.weight()).sum());
         }
     }
 
@@ -224,9 +231,9 @@ impl Drop for State {
     }
 }
 
-impl Form {
+impl Made {
     fn weight(&self) -> usize {
-        self.made.bytes.len() + FORM_BYTES
+        self.bytes.len() + FORM_BYTES
     }
 }
 
@@ -349,5 +356,20 @@ mod tests {
         drop(writer);
         forms.keep(Origin::of(&body).unwrap(), GZIP, made(10));
         assert_eq!(forms.held().0, 1);
+    }
+
+    #[test]
+    fn all_forms_of_a_body_are_dropped_with_it() {
+        let forms = CompressedForms::new(1 << 20);
+        let (held, body) = cached(b'a');
+        for level in [6, 9] {
+            let encoder = Encoder::Gzip { level, window: 15 };
+            forms.keep(Origin::of(&body).unwrap(), encoder, made(100));
+        }
+        forms.tick();
+        assert_eq!(forms.held(), (2, 2 * (100 + FORM_BYTES)));
+        drop((held, body));
+        forms.tick();
+        assert_eq!(forms.held(), (0, 0));
     }
 }

@@ -121,9 +121,9 @@ pub(crate) fn compress(
             write_notes(request, notes, made.counts);
             Body::Bytes(made.bytes)
         }
-        Way::AtOnce(bytes) => match encoder.compressed(&bytes) {
+        Way::AtOnce(bytes, origin) => match encoder.compressed(&bytes) {
             Ok(made) => {
-                if let Some(origin) = Origin::of(&response.body) {
+                if let Some(origin) = origin {
                     means.forms.keep(origin, encoder, made.clone());
                 }
                 made_at_once(request, notes, made)
@@ -133,14 +133,11 @@ pub(crate) fn compress(
                 return Err(Status::INTERNAL_SERVER_ERROR.into());
             }
         },
-        Way::InPieces(taker) => {
+        Way::InPieces(taker, origin) => {
             let body = std::mem::take(&mut response.body);
-            let keeping = Origin::of(&body).map(|origin| Keeping {
-                forms: Rc::clone(means.forms),
-                origin,
-                encoder,
-                bytes: Vec::new(),
-            });
+            let forms = Rc::clone(means.forms);
+            let keeping =
+                origin.map(|origin| Keeping { forms, origin, encoder, bytes: Vec::new() });
             stream(request, means, notes, body, taker, || encoder.codec(), (0, 0), keeping)
         }
     };
@@ -160,23 +157,25 @@ enum Way {
     /// It was compressed for an earlier response.
     Kept(Made),
     /// At once, all of it.
-    AtOnce(Bytes),
+    AtOnce(Bytes, Option<Origin>),
     /// Piece by piece.
-    InPieces(Taker),
+    InPieces(Taker, Option<Origin>),
 }
 
 impl Way {
     /// `None` if the body is long and no press is free.
     fn find(request: &Request, means: &Means<'_>, encoder: Encoder, body: &Body) -> Option<Self> {
-        let kept = Origin::of(body).and_then(|origin| means.forms.get(&origin, encoder));
+        // This is asked before anything else holds the bytes.
+        let origin = Origin::of(body);
+        let kept = origin.as_ref().and_then(|origin| means.forms.get(origin, encoder));
         if let Some(made) = kept {
             return Some(Way::Kept(made));
         }
         if let Some(bytes) = at_once(body) {
-            return Some(Way::AtOnce(bytes));
+            return Some(Way::AtOnce(bytes, origin));
         }
         let press = || means.presses.take_spare(encoder.presses());
-        Taker::of(request, press).map(Way::InPieces)
+        Taker::of(request, press).map(|taker| Way::InPieces(taker, origin))
     }
 }
 

@@ -404,4 +404,12 @@ mod tests {
         let refused = unpack(&Shop::with_presses(0));
         assert!(matches!(refused, Err(Answer::Status(Status::SERVICE_UNAVAILABLE, _))));
     }
+
+    #[test]
+    fn no_form_is_kept_of_a_short_body_of_this_response_alone() {
+        let shop = Shop::with_presses(1);
+        let (is_done, _) = shop.compress(&mut request(Method::Get), Body::from(text(1000)));
+        assert!(is_done);
+        assert_eq!(shop.forms.held().0, 0);
+    }
 }

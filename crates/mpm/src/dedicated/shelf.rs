@@ -25,13 +25,13 @@ pub(super) struct Shelf {
     /// A request that was resumed while the worker's own request waited, and that has a permit and
     /// waits for something else now.
     begun: Option<Shelved>,
-    /// Connections in lingering close. The worker checks them from time to time and does not wait
-    /// for their clients.
+    /// Connections in lingering close, and idle ones. The worker checks them from time to time and
+    /// does not wait for their clients.
     lingering: Vec<Lingering>,
     lingering_checked_us: u64,
 }
 
-/// A connection in lingering close.
+/// A connection in lingering close, or an idle one.
 pub(super) struct Lingering {
     pub(super) socket: Socket,
     pub(super) request: ParkRequest,
@@ -91,12 +91,12 @@ impl Shelf {
         }
     }
 
-    /// Adds a connection in lingering close.
+    /// Adds a connection that waits for its client.
     pub(super) fn linger(&mut self, lingering: Lingering) {
         self.lingering.push(lingering);
     }
 
-    /// Removes and returns the connections in lingering close if it is time to check them, which is
+    /// Removes and returns the connections that wait for their clients if it is time to check them, which is
     /// once every [`CHECK`].
     pub(super) fn take_lingering(&mut self) -> Vec<Lingering> {
         if self.lingering.is_empty() {

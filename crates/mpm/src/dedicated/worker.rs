@@ -562,33 +562,49 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         }
     }
 
-    /// Puts a connection in lingering close on the shelf.
+    /// Puts a connection that waits for its client on the shelf: one in lingering close, or an idle
+    /// one whose request was answered beside the worker's own.
     fn linger(&mut self, socket: Socket, request: ParkRequest) {
-        self.line.add(Counter::Closing, 1);
+        if request.reason == ParkReason::LingeringClose {
+            self.line.add(Counter::Closing, 1);
+        }
         let end_us = clock::monotonic_us().saturating_add(u64::from(request.timeout_ms) * 1000);
         self.shelf.linger(Lingering { socket, request, end_us });
     }
 
-    /// Ends the connections whose clients have closed them or have not done so in time.
+    /// Ends the connections whose clients have closed them or have not done so in time. A request
+    /// that has come on an idle one joins those that wait for a permit.
     pub(crate) fn check_lingering(&mut self) {
         for lingering in self.shelf.take_lingering() {
             let Lingering { socket, request, end_us } = lingering;
             // A socket that cannot be polled is closed.
             let wakeup = socket.wait(None, Some(Duration::ZERO)).ok();
-            let is_over = clock::monotonic_us() >= end_us;
+            let now_us = clock::monotonic_us();
+            let is_over = now_us >= end_us;
             if wakeup.as_ref().is_some_and(|wakeup| !wakeup.readable) && !is_over {
                 self.shelf.linger(Lingering { socket, request, end_us });
                 continue;
             }
-            self.line.subtract(Counter::Closing, 1);
             let (reason, state) = (request.reason, request.state);
+            if reason == ParkReason::LingeringClose {
+                self.line.subtract(Counter::Closing, 1);
+            }
             match wakeup.filter(|wakeup| wakeup.readable) {
                 Some(wakeup) => {
                     let hangup = wakeup.hangup;
                     let event = ReadyEvent::Readable { reason, state, hangup };
-                    if let Outcome::Park(socket, request) = self.serve_event(socket, event) {
-                        self.linger(socket, request);
-                        continue;
+                    match self.serve_event(socket, event) {
+                        Outcome::Park(socket, request) => {
+                            self.linger(socket, request);
+                            continue;
+                        }
+                        Outcome::Task(task) | Outcome::HeadTask(task) => {
+                            let (waits_since_us, since_us) = (now_us, now_us);
+                            let shelved = Shelved { task, waits_since_us, since_us, events: 1 };
+                            self.shelf.put(shelved, false);
+                            continue;
+                        }
+                        Outcome::Closed => {}
                     }
                 }
                 None => self.service.expire(socket, reason, state, is_over),
