@@ -1,6 +1,6 @@
 //! The interface of the cache: look up a path, ask whether an answer still holds, read a file. It
-//! belongs to one serving thread. Every function first applies the changes that the kernel has
-//! reported.
+//! belongs to one serving thread. The functions that look something up first apply the changes that
+//! the kernel has reported.
 
 use crate::folder::{AccessFile, Folder};
 use crate::found::{Contents, Found, Kind, Looked};
@@ -232,7 +232,8 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Those of open(2) and read(2), except that the file does not exist; FileTooLarge above 1 MiB.
+    /// Those of open(2) and read(2), except that the file does not exist; FileTooLarge above
+    /// 16 MiB.
     pub fn access_file(
         &self,
         folder: &Rc<Folder>,

@@ -81,7 +81,8 @@ pub struct Found {
     pub(crate) valid: Cell<bool>,
     pub(crate) used: Cell<bool>,
     pub(crate) checked_ms: Cell<u64>,
-    /// How many folders had become invalid when its own folder was last known to be valid.
+    /// The value of `State::voided` when the folder was last seen valid. If it is unchanged, the
+    /// folder is still valid.
     pub(crate) voided: Cell<u64>,
     pub(crate) folder: Rc<Folder>,
     pub(crate) held: RefCell<Option<Rc<Contents>>>,

@@ -39,11 +39,10 @@ enum Step {
 /// What shows that a folder is unchanged, apart from checking the folder itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Witness {
-    /// An entry in it, which is checked whenever it is requested: in another folder, as where a
-    /// file system was mounted over this one, its inode would differ.
+    /// An entry in the folder. If the folder was replaced, for example by a mount, the entry has
+    /// another inode, and its own check finds that.
     Below,
-    /// Nothing. Something absent shows nothing: it would be absent without the folder too, and then
-    /// under another name.
+    /// Nothing. An absent file is also absent if its folder is gone, so the folder must be checked.
     Nothing,
 }
 
@@ -192,8 +191,8 @@ impl State {
         }
     }
 
-    /// When the oldest of the checks was made that show that the way to a folder, and the folder
-    /// itself, are unchanged; none if they are not. The outermost folder is checked first.
+    /// Checks the folder and its parents, the outermost first. Returns the time of the oldest check
+    /// that the result relies on, or `None` if something has changed.
     fn same_way_since(
         &mut self,
         folder: &Rc<Folder>,

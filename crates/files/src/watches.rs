@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 /// The user has no watches left (errno(3)).
 const ENOSPC: i32 = 28;
 
-/// What becomes invalid when something on the way of a link changes.
+/// An entry that was found through a symbolic link.
 #[derive(Clone, Debug)]
 pub(crate) enum Dependent {
     Folder(Weak<Folder>),
@@ -37,6 +37,7 @@ impl Dependent {
 struct Watch {
     folders: Vec<Weak<Folder>>,
     files: Vec<Weak<Found>>,
+    /// The entries whose link passes through this name in the folder.
     through: HashMap<Box<[u8]>, Vec<Dependent>>,
     contents: bool,
 }

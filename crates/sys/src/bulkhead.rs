@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// The permits of one kind of work, shared by the threads of a child. Another kind, such as the
-/// requests of one application, has a bulkhead of its own.
+/// The permits for expensive work in a blocking pool, shared by the threads of a child.
 pub struct Bulkhead {
     permits: Arc<Semaphore>,
     waiting: AtomicU32,
@@ -38,16 +37,16 @@ impl Bulkhead {
         Arc::new(Self { permits, waiting: AtomicU32::new(0), queue_us })
     }
 
-    /// How many permits a child has with this many credits and threads of its blocking pool: enough
-    /// that no thread idles while a request goes from one job to the next, and no more than half of
-    /// the credits.
+    /// The number of permits of a child with this many credits and threads of its blocking pool:
+    /// two for each thread, so that no thread idles between the jobs of a request, but at most half
+    /// of the credits.
     #[must_use]
     pub fn permits(credits: u32, threads: usize) -> usize {
         let half = usize::try_from(credits / 2).unwrap_or(usize::MAX);
         threads.saturating_mul(2).min(half).max(1)
     }
 
-    /// Waits for a permit, in order.
+    /// Waits for a permit. Requests get permits in the order of their first polls.
     #[must_use]
     pub fn acquire(self: &Arc<Self>) -> Acquire {
         self.waiting.fetch_add(1, Relaxed);

@@ -10,8 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
-    /// Whether an event has come since the last drain. The SIGIO handler of this thread sets it; it
-    /// is a constant without destructor, so that accessing it in a handler allocates nothing.
+    /// Whether an event has come since the last drain. The SIGIO handler of this thread sets it.
+    /// The thread-local has a constant initializer and no destructor, so that the handler can
+    /// access it without an allocation.
     static RAISED: AtomicBool = const { AtomicBool::new(false) };
 }
 

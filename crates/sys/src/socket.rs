@@ -163,7 +163,7 @@ impl Socket {
                 Ok(Wakeup { readable: true, hangup: count == 0, waker: false })
             }
             Err(Errno::INTR | Errno::AGAIN) => Ok(Wakeup::default()),
-            // The next read tells the same, or the end of the stream.
+            // The next read returns this error or the end of the stream.
             Err(_) => Ok(Wakeup { readable: true, hangup: true, waker: false }),
         }
     }
@@ -316,7 +316,7 @@ impl Socket {
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))
     }
 
-    /// Gives up the descriptor, still open and registered.
+    /// Gives up the descriptor, still open and registered. Bytes that were read ahead are lost.
     #[must_use]
     pub fn into_descriptor(self) -> OwnedFd {
         // fcntl(2) does not fail for an open descriptor.

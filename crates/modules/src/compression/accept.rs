@@ -3,7 +3,7 @@
 
 use evenkeel_message::{Fields, Name, Request, Response, eq_ignore_case, trim};
 
-/// Whether the client accepts a content coding. A star does not stand for it, as in Apache.
+/// Whether the client accepts a content coding. `*` is not matched, as in Apache.
 pub(crate) fn accepts(fields: &Fields, coding: &str) -> bool {
     let is_refused = fields.tokens(Name::AcceptEncoding).find_map(|element| {
         let mut parts = element.split(|byte| *byte == b';').map(trim);
@@ -13,7 +13,7 @@ pub(crate) fn accepts(fields: &Fields, coding: &str) -> bool {
     is_refused == Some(false)
 }
 
-/// Whether a parameter is a weight of nought (RFC 9110, section 12.4.2).
+/// Whether a parameter is a weight of zero (RFC 9110, section 12.4.2).
 fn is_zero(parameter: &[u8]) -> bool {
     let mut sides = parameter.splitn(2, |byte| *byte == b'=').map(trim);
     let is_weight = sides.next().is_some_and(|name| eq_ignore_case(name, b"q"));

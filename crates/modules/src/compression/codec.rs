@@ -20,13 +20,13 @@ const BROTLI_STEP: usize = 64 << 10;
 /// What is wrong with a body.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// It ends before its sums.
+    /// The trailer (checksum and length) is missing.
     Cut,
-    /// The sums are those of other bytes.
+    /// The trailer does not match the data.
     Checksum,
     /// It is not what the format allows.
     Damaged,
-    /// It unpacks to more than a document does.
+    /// The compression ratio exceeds its limit.
     Ratio,
     /// The encoder of brotli refused it.
     Encoder,
@@ -159,9 +159,9 @@ impl Codec {
         matches!(self, Codec::Inflate(_))
     }
 
-    /// Takes bytes off the front of `input` and puts what becomes of them into the room that
-    /// `out` has. True once all has come out, false where more input or more room is needed;
-    /// `is_last` tells that nothing follows this input.
+    /// Consumes bytes of `input` and writes output into the spare capacity of `out`. Returns true
+    /// once all output is written, and false if it needs more input or more capacity. `is_last`
+    /// tells that nothing follows this input.
     pub(crate) fn turn(
         &mut self,
         input: &mut &[u8],
@@ -310,8 +310,8 @@ pub(crate) fn inflated(
     }
 }
 
-/// What unpacks a body, whose head and sums it looks at itself: a body that does not begin as the
-/// format does goes through as it is.
+/// A gzip decoder that parses the header and the trailer itself. A body without a gzip header
+/// passes through unchanged.
 pub(crate) struct Inflater {
     unpack: Decompress,
     part: Part,
@@ -319,22 +319,22 @@ pub(crate) struct Inflater {
     scratch: Box<[u8]>,
     ratio_limit: u64,
     ratio_burst: u64,
-    /// How many times the ratio was above its limit without a break.
+    /// The number of consecutive checks at which the ratio exceeded its limit.
     ratio_hits: u64,
     /// The most bytes that may come out of the body of a request, which must have the format from
     /// its first byte to its last. None for the body of a response.
     limit: Option<u64>,
 }
 
-/// What comes next.
+/// The part of the format that is read next.
 enum Part {
-    /// The head, with what is there of it.
+    /// The header, with what has come of it.
     Head(Head),
     /// The compressed bytes.
     Packed,
-    /// The sums behind them, with what is there of them.
+    /// The trailer, with what has come of it.
     Sums(Vec<u8>),
-    /// Nothing that counts.
+    /// The end. What follows is ignored.
     End,
     /// Bytes that were never compressed.
     Plain,

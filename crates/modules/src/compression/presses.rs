@@ -1,6 +1,7 @@
 //! The bound on the bodies that a process compresses or unpacks piece by piece at a time. Each
 //! keeps a window, tables and a piece for as long as its client takes to receive it, and a slow
-//! client holds no credit meanwhile. A body that finds no press free does without; none waits.
+//! client holds no credit meanwhile. No body waits for a press: without one, a plain body is sent
+//! uncompressed, and a body to unpack is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,11 +21,11 @@ pub(crate) struct Press {
 }
 
 impl Presses {
-    /// Makes `count` presses. A process has as many as it has credits, so that it holds no more
-    /// memory for slow clients than it would hold for fast ones.
+    /// Makes `count` presses. A process has as many as it has credits, up to a bound, so that it
+    /// holds no more memory for slow clients than it would hold for fast ones.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
-        // Where there is only one, it serves one client at a time.
+        // A process with one press serves one client at a time, so it reserves none.
         let kept = (count / 4).max(usize::from(count > 1));
         Arc::new(Self { free: AtomicUsize::new(count), count, kept })
     }

@@ -61,15 +61,14 @@ impl Work {
         !self.is_fed && self.at_hand.is_empty() && self.pieces.is_empty()
     }
 
-    /// Bytes in memory that are nobody else's and wait for their turn; what the press stands for
-    /// is not counted.
+    /// The number of unshared input bytes that are buffered, without those that the press covers.
     fn held(&self) -> u64 {
         let is_more = self.at_hand.is_unique() && self.at_hand.len() > READ_AT_ONCE;
         let at_hand = if is_more { self.at_hand.len() as u64 } else { 0 };
         at_hand + self.pieces.iter().map(Piece::held).sum::<u64>()
     }
 
-    /// Makes one piece, or less where what is there does not come to that.
+    /// Makes one piece, which is shorter if the input runs out.
     fn make(&mut self) -> Result<Made, Fault> {
         let mut out = Vec::with_capacity(PIECE);
         let mut left = TURN;
@@ -96,13 +95,13 @@ impl Work {
 /// The body.
 pub(crate) struct Recoded {
     blocking_pool: Arc<BlockingPool>,
-    /// What the administrator is told where the work does not stir.
+    /// The name of the job, for the error log if the job makes no progress.
     what: Box<str>,
     state: State,
-    /// Where more is had from; none where all is there.
+    /// Where more input comes from. `None` if all of it is here.
     source: Option<Pin<Box<dyn Source>>>,
     notes: Option<Notes>,
-    /// Where is told what was known only in the end.
+    /// Receives the notes and notices that are known only at the end of the body.
     late: Rc<RefCell<Late>>,
     limits: (u64, u64),
     /// The press of work that is done, until its last piece has been taken.

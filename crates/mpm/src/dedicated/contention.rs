@@ -6,8 +6,8 @@
 use super::{IDLE_GRACE_US, STALL_GRACE_US};
 use evenkeel_scoreboard::WaitReason;
 
-/// The grace period of a client that has only filled its system's receive buffer: one that reads 30
-/// kB/s over loopback shows no progress for 2.2 s.
+/// The grace period of a client that has received no more than its receive buffer holds. It may not
+/// have read anything yet: one that reads 30 kB/s over loopback shows progress after 2.2 s.
 const LARGE_WINDOW_GRACE_US: u64 = 3_000_000;
 
 /// The shortest grace period while many clients are stalled: enough for a packet that arrives, and
@@ -83,8 +83,8 @@ impl Contention {
                 WaitReason::SlowReader => readers += 1,
             }
         }
-        // A reason with few clients may stand beside one with many, whose clients are then the ones
-        // to evict.
+        // If one wait reason has few clients and another one many, only those of the common reason
+        // are evicted urgently.
         let is_many = |count: &usize| {
             count.saturating_mul(children.max(1)) > MAX_FEW && count.saturating_mul(4) >= workers
         };

@@ -151,7 +151,7 @@ impl ListenSet {
         Ok(())
     }
 
-    /// Waits for at most `most`.
+    /// Waits for at most `timeout`.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Readiness> {
         self.set.wait(&mut self.events, timeout)?;
         let mut ready = Readiness::default();

@@ -10,8 +10,8 @@ use super::IDLE_GRACE_US;
 /// hundreds of such clients on a few cores take some milliseconds for one round.
 const SHORT_US: u64 = 20_000;
 
-/// After a long pause, the worker assumes long pauses for this many times as long. So it spends at
-/// most a sixteenth of its time on a test whether its clients have changed.
+/// After a pause of t, the worker assumes long pauses for 16 t. It thus spends at most a sixteenth
+/// of its time on tests for short pauses.
 const FACTOR: u64 = 16;
 
 /// The think time that a worker has seen of its clients.

@@ -32,12 +32,12 @@ const TICK_US: u64 = 1_000_000;
 /// this worker's thread.
 const MAX_PIPELINED: u32 = 256;
 
-/// The longest time, in microseconds, for which a worker reads ahead without a poll of its wake
-/// descriptor.
+/// The time, in microseconds, after which a worker polls its wake descriptor before it reads ahead
+/// again.
 const READ_AHEAD_US: u64 = 50_000;
 
 /// The fair share of a connection in events, besides [`FAIR_SHARE_US`]: where workers share few
-/// cores, time alone says little of what a client has had.
+/// cores, much of a connection's time may pass before its worker gets a core.
 const MIN_EVENTS: u32 = 8;
 
 /// The descriptors of a runtime: an epoll set, its duplicate, and the descriptor that wakes it.
@@ -95,7 +95,7 @@ pub(crate) struct Worker<S, O> {
     /// it.
     runtime: Option<TaskRuntime>,
     /// Descriptors reserved for a runtime of the worker's own, so that it can be created when the
-    /// process has no other descriptors left: an accepted connection is always answered.
+    /// process has no other descriptors left.
     spare_descriptors: Vec<OwnedFd>,
     /// The last value that was passed to the service.
     retiring: bool,
@@ -316,9 +316,8 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
         self.service.serve(socket, event, &mut credit, &mut requests_left)
     }
 
-    /// Tells the service whether the next response closes the connection. To make room this may be
-    /// the first response: a request that takes longer than the fair share must not be followed by
-    /// another.
+    /// Tells the service whether the next response closes the connection. While others wait, even
+    /// the first response may do so, if the request has taken longer than the fair share.
     fn update_retiring(&mut self) {
         let had_fair_share = || {
             let now_us = clock::monotonic_us();
@@ -397,7 +396,7 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
             if self.control.mode() == Mode::Exit && !std::mem::replace(&mut is_exiting, true) {
                 end_us = end_us.min(since_us.saturating_add(self.drain_grace_us));
             }
-            // A cancelled wait has used up its grace period.
+            // The wait was cancelled because the client has exceeded its grace period.
             if is_closing && self.client_wait.is_cancelled() {
                 return Ok(AfterWait::Close { late: false });
             }
@@ -507,7 +506,8 @@ impl<S: Service, O: WorkerControl> Worker<S, O> {
                 if let Some(since_us) = waits_since_us.filter(|_| self.shelf.has_room()) {
                     return Poll::Ready(Err(since_us));
                 }
-                // The task's own view of its client, from this poll, comes first.
+                // The task was polled first, because it may have seen progress of its client that
+                // the eviction did not know of.
                 if self.cancel_wait(eviction, before.map(|(wait, _)| wait))
                     && let Poll::Ready(outcome) = task.as_mut().poll(context)
                 {
