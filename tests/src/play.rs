@@ -61,8 +61,8 @@ const MODULES: [&str; 11] = [
     "status",
 ];
 
-/// The configuration before each script's own. In prefork, a child waits beside the one that serves:
-/// a connection that has to wait for a child has others answered with `Connection: close`.
+/// The configuration before each script's own. In prefork, a child waits beside the one that
+/// serves: a connection that waits for a child has others answered with `Connection: close`.
 const BASE: &str = "\
 ServerRoot \"@ROOT@\"
 PidFile \"@ROOT@/logs/httpd.pid\"

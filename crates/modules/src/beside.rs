@@ -19,8 +19,8 @@ pub const SMALL: usize = 1000;
 /// Returns freed memory to the system after large requests. Otherwise the allocator keeps it.
 #[derive(Debug, Default)]
 pub struct Thrift {
-    /// Whether a large request has ended since the last tick. Each large request in progress holds a
-    /// clone of this flag.
+    /// Whether a large request has ended since the last tick. Each large request in progress holds
+    /// a clone of this flag.
     has_ended: Arc<AtomicBool>,
 }
 
@@ -49,7 +49,8 @@ impl Thrift {
         self.has_ended.load(Relaxed) || Arc::strong_count(&self.has_ended) > 1
     }
 
-    /// Runs about once a second. The blocking pool releases the memory; `tick` does not wait for it.
+    /// Runs about once a second. The blocking pool releases the memory; `tick` does not wait for
+    /// it.
     pub fn tick(&self, blocking_pool: &BlockingPool) {
         if self.has_ended.swap(false, Relaxed) {
             blocking_pool.spawn(memory::give_back_freed).detach();

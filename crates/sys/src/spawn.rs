@@ -447,6 +447,7 @@ pub fn receive_control(control: BorrowedFd<'_>) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::wait_readable;
     use crate::process::{End, wait};
     use std::os::fd::AsRawFd;
 
@@ -485,6 +486,8 @@ mod tests {
             panic!("an order was sent")
         };
         assert_eq!(&*received, order);
+        // A process that another test is starting holds a copy of the sender until execve(2).
+        wait_readable(&[receiver.as_fd()], None).unwrap();
         assert!(matches!(receive_order(receiver.as_fd()).unwrap(), Arrival::Closed));
         let pid = spawn(&received, standard).unwrap();
         let mut text = String::new();

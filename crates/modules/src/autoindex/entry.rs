@@ -194,7 +194,7 @@ mod tests {
         assert_eq!((got.icon, got.text), (Some(&b"/h"[..]), Some(&b"HTM"[..])));
         assert_eq!((got.size, got.modified_us, got.leads), (7, 1_500_000, false));
         let beside = Entry { file: None, ..entry("a", false, "", "image/gif") };
-        let described = said("IndexOptions FancyIndexing\nAddDescription it /d/a");
+        let described = said("IndexOptions FancyIndexing\nAddDescription it d/a");
         let text = |entry| row(entry, &described).description.map(Cow::into_owned);
         assert_eq!((text(beside), text(entry("a", false, "/e/a", ""))), (Some(b"it".into()), None));
         let plain = row(entry("a", false, "/d/a", "text/html"), &bare);

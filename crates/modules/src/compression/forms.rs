@@ -186,8 +186,8 @@ impl State {
         }
     }
 
-    /// Drops the forms of the next body that were not used since it was last examined. False if there
-    /// are none.
+    /// Drops the forms of the next body that was not used since it was last examined. False if
+    /// there is none.
     fn drop_one(&mut self) -> bool {
         while let Some(key) = self.order.pop_front() {
             match self.bodies.get_mut(&key) {

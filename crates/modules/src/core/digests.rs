@@ -81,7 +81,8 @@ impl Undigested {
 impl Digests {
     /// The digests that the settings ask for. Errors are those of reading the file.
     pub(super) fn of(contents: &Contents, settings: &Directory) -> io::Result<Self> {
-        let (none, asked) = (Self { of: contents.stat, sha1: None, md5: None }, Asked::by(settings));
+        let (none, asked) =
+            (Self { of: contents.stat, sha1: None, md5: None }, Asked::by(settings));
         if !wants_digests(settings) {
             return Ok(none);
         }

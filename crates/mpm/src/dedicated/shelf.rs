@@ -96,8 +96,8 @@ impl Shelf {
         self.lingering.push(lingering);
     }
 
-    /// Removes and returns the connections that wait for their clients if it is time to check them, which is
-    /// once every [`CHECK`].
+    /// Removes and returns the connections that wait for their clients if it is time to check them,
+    /// which is once every [`CHECK`].
     pub(super) fn take_lingering(&mut self) -> Vec<Lingering> {
         if self.lingering.is_empty() {
             return Vec::new();
