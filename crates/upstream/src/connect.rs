@@ -143,8 +143,9 @@ mod tests {
             }
             assert_eq!(error(connect(AGAIN / 2).await), Some(ErrorKind::TimedOut));
             let mut waiting = pin!(connect(long));
-            poll_fn(|context| Poll::Ready(assert!(waiting.as_mut().poll(context).is_pending())))
-                .await;
+            let is_pending =
+                poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending()));
+            assert!(is_pending.await);
             listener.accept().unwrap();
             assert!(waiting.await.is_ok());
         });
