@@ -95,7 +95,7 @@ fn the_status_page_says_how_many_bytes_the_caches_of_forms_hold() {
     let file = house.path("htdocs/page.txt");
     fs::write(&file, "a line of the page\n".repeat(500)).unwrap();
     assert_eq!(held(), 0);
-    // The first request may come before the cache of files holds the page.
+    // A request that is served before the cache of files holds the page leaves no form behind.
     wait_for("a form to be kept", || {
         page(house.address, "gzip");
         held() > 0

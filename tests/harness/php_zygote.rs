@@ -119,7 +119,7 @@ fn a_zygote_that_a_script_stops_is_continued_and_then_replaced() {
         get(&house, "hello") == (200, "hello".into()) && !forked.contains(&first)
     })
     .unwrap();
-    // The stop of the server ends a pool although its zygote is stopped.
+    // When the server stops, it also ends a pool whose zygote is suspended by SIGSTOP.
     let _hanging = ask(&house, "hangs");
     let last = zygote(&house);
     let is_at_work = || children_of(last).len() >= 2;

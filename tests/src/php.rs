@@ -118,8 +118,8 @@ impl Zygote {
             .map_err(|error| error.to_string())
     }
 
-    /// Gives the zygote the words by which the workers that it forks from now on are claimed. The
-    /// place of a worker is its seat.
+    /// Gives the zygote the shared memory with a claim word for each worker that it forks from now
+    /// on. The index of a worker's word is the number of its seat.
     ///
     /// # Errors
     /// What failed.
@@ -200,7 +200,7 @@ impl Claims {
         [word >> 32, word >> 2 & 0x3fff_ffff, word & 3]
     }
 
-    /// Claims the worker of a link for its connection.
+    /// Claims the worker that a link names, for the connection of that link.
     ///
     /// # Errors
     /// The worker of the link is not free.

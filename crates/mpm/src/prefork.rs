@@ -143,9 +143,10 @@ impl WorkerControl for PreforkControl {
         Some(Duration::from_micros(due_us.saturating_sub(clock::monotonic_us())))
     }
 
-    /// Closes the listening sockets of a child that ends when their time is over. When the whole
-    /// server stops, they stay open while connections wait in the accept queue, and this function
-    /// evicts an idle client for these, because the parent no longer asks for it.
+    /// Closes the listening sockets of an ending child when its grace period is over. When the
+    /// whole server stops, they stay open while connections wait in the accept queue. This function
+    /// then evicts an idle client to make room for those, because the parent requests no more
+    /// evictions.
     fn tick(&mut self) {
         let now_us = clock::monotonic_us();
         let Some(end_us) = self.accept_until_us() else { return };

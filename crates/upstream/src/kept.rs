@@ -86,7 +86,8 @@ pub(crate) fn claim(claims: &Arc<Claims>) -> Option<(WatchedSocket, Claim)> {
     })
 }
 
-/// Whether this thread can keep one more connection to a pool with so many workers.
+/// Whether this thread may keep one more connection to a pool that has this many workers. It keeps
+/// at most one for each worker.
 pub(crate) fn has_room(claims: &Arc<Claims>, workers: usize) -> bool {
     KEPT.with_borrow(|kept| {
         let of_pool = kept.iter().filter(|one| one.is_of(claims)).count();

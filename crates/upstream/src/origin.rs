@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// The most bytes of a body that is passed on whole.
+/// The most bytes of a body that is passed on whole and not as a stream.
 const MOST_WHOLE: usize = 64 << 10;
 
 /// The most interim responses to a request (mod_proxy_http.c: AP_MAX_INTERIM_RESPONSES).
@@ -222,7 +222,7 @@ async fn answer(
     Ok(OriginAnswered { head, body })
 }
 
-/// A response that the server has not ended.
+/// The connection and the place of a response whose end has not been received.
 struct Open {
     link: OriginLink,
     _place: Place,

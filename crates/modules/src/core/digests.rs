@@ -1,5 +1,5 @@
-//! The digests of a file for `FileETag Digest` and `ContentDigest`. They take a read of the whole
-//! file, which a serving thread has done beside it if the file is large.
+//! The digests of a file for `FileETag Digest` and `ContentDigest`. A digest reads the whole file.
+//! A thread of the blocking pool reads a large one, so that the serving thread goes on meanwhile.
 
 use super::directory::{Directory, EtagParts};
 use super::static_handler::{is_settled, mark};
@@ -89,7 +89,7 @@ impl Digests {
         Ok(Self::read(&contents.piece, contents.stat, asked, || true)?.unwrap_or(none))
     }
 
-    /// Whether they are those of these very bytes.
+    /// Whether these are the digests of this version of the file.
     pub(super) fn are_of(&self, contents: &Contents) -> bool {
         self.of == contents.stat
     }

@@ -34,7 +34,7 @@ pub struct Sender<'a> {
     pub software: &'a str,
     /// The framing of the body.
     pub framing: Framing,
-    /// Whether the server is asked for `100 Continue`.
+    /// Whether the request asks the server for `100 Continue` (`Expect: 100-continue`).
     pub expects: bool,
     /// Whether the connection is kept.
     pub keeps: bool,
