@@ -36,7 +36,7 @@ pub fn body_framing(response: &Response, version: Version, is_head: bool) -> Bod
         }
         (Some(length), _) => BodyFraming::Exact(length),
         (None, _) if is_head => BodyFraming::Nothing,
-        (None, Version::Http11) => BodyFraming::Chunked,
+        (None, Version::Http11 | Version::Http2) => BodyFraming::Chunked,
         (None, _) => BodyFraming::UntilClose,
     }
 }

@@ -99,7 +99,7 @@ fn fill(
         Form::Absolute => has_scheme(own_scheme),
         form => form == Form::Authority,
     };
-    if head.version == Version::Http11 && field.is_none_or(|value| value.is_empty() && !is_named) {
+    if head.version >= Version::Http11 && field.is_none_or(|value| value.is_empty() && !is_named) {
         if is_named {
             *port = split(authority(&target), host, options.strict)?;
         }

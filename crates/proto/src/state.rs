@@ -91,7 +91,7 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
             timeout_s: settings.timeout_ms / 1000,
             max: (settings.max > 0).then_some(left),
         },
-        (false, Version::Http11) => Persistence::Keep,
+        (false, Version::Http11 | Version::Http2) => Persistence::Keep,
         (false, _) => Persistence::Close,
     }
 }

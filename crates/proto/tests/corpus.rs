@@ -13,6 +13,10 @@ mod chunked_body;
 mod digest_field;
 #[path = "../../../fuzz/bodies/fastcgi.rs"]
 mod fastcgi;
+#[path = "../../../fuzz/bodies/h2_engine.rs"]
+mod h2_engine;
+#[path = "../../../fuzz/bodies/hpack.rs"]
+mod hpack;
 #[path = "../../../fuzz/bodies/origin_response.rs"]
 mod origin_response;
 #[path = "../../../fuzz/bodies/proxy_header.rs"]
@@ -72,4 +76,14 @@ fn the_corpus_of_script_head_does_no_harm() {
 #[test]
 fn the_corpus_of_origin_response_does_no_harm() {
     replay("origin_response", origin_response::run);
+}
+
+#[test]
+fn the_corpus_of_hpack_does_no_harm() {
+    replay("hpack", hpack::run);
+}
+
+#[test]
+fn the_corpus_of_h2_engine_does_no_harm() {
+    replay("h2_engine", h2_engine::run);
 }

@@ -1,0 +1,25 @@
+//! HTTP/2 (RFC 9113) of the server's side without sockets and clocks. An [`Engine`] gets the bytes
+//! of a connection and the time, returns what the client has said as [`Event`]s, and appends the
+//! frames that answer it to a buffer of its caller. HPACK (RFC 7541) is below `hpack`.
+
+mod budget;
+mod engine;
+mod flow;
+mod frame;
+mod hpack;
+mod incoming;
+mod outgoing;
+mod priority;
+mod request;
+mod response;
+mod settings;
+mod stream;
+
+pub use engine::{Engine, Event, Fault};
+pub use frame::{ErrorCode, FRAME_HEAD, PREFACE};
+pub use hpack::{Decoder, Encoder, MalformedBlock};
+pub use response::{Frames, encode_fields, encode_response};
+pub use settings::EngineSettings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! The encoder of header blocks. It adds nothing to the dynamic table: fields are indexes of the
+//! static table, or literals without indexing (RFC 7541, section 6.2.2).
+
+use super::fixed::{FIXED, index_of};
+use super::huffman;
+use evenkeel_message::{Name, Status};
+
+/// Appends the fields of a block to a buffer.
+pub struct Encoder<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Encoder<'a> {
+    /// Appends to `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// Appends that the dynamic table is not used from here on (section 6.3). A client that has
+    /// made the table smaller must be told so at the front of the next block.
+    pub fn drop_table(&mut self) {
+        self.out.push(0x20);
+    }
+
+    /// Appends the status.
+    pub fn status(&mut self, status: Status) {
+        let index = match status.code() {
+            200 => 8,
+            204 => 9,
+            206 => 10,
+            304 => 11,
+            400 => 12,
+            404 => 13,
+            500 => 14,
+            code => {
+                self.integer(0x00, 4, 8);
+                let mut text = itoa::Buffer::new();
+                self.string(text.format(code).as_bytes());
+                return;
+            }
+        };
+        self.integer(0x80, 7, index);
+    }
+
+    /// Appends a field; `known` is which name it has. The letters of its name may be upper case;
+    /// they are sent as lower case.
+    pub fn field(&mut self, known: Name, name: &[u8], value: &[u8]) {
+        match index_of(known, name) {
+            Some(index) => {
+                let fixed = FIXED.get(index - 1).map_or("", |(_, fixed)| fixed);
+                if fixed.as_bytes() == value && !fixed.is_empty() {
+                    return self.integer(0x80, 7, index);
+                }
+                self.integer(0x00, 4, index);
+            }
+            None => {
+                self.out.push(0x00);
+                self.string(&name.to_ascii_lowercase());
+            }
+        }
+        self.string(value);
+    }
+
+    /// Appends an integer whose first byte has `bits` bits of it, behind those of `pattern`.
+    fn integer(&mut self, pattern: u8, bits: u8, value: usize) {
+        let most = (1_usize << bits) - 1;
+        if value < most {
+            return self.out.push(pattern | value as u8);
+        }
+        self.out.push(pattern | most as u8);
+        let mut rest = value - most;
+        while rest >= 0x80 {
+            self.out.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.out.push(rest as u8);
+    }
+
+    /// Appends a string in its shorter form.
+    fn string(&mut self, text: &[u8]) {
+        let coded = huffman::encoded_length(text);
+        if coded < text.len() {
+            self.integer(0x80, 7, coded);
+            huffman::encode(text, self.out);
+        } else {
+            self.integer(0x00, 7, text.len());
+            self.out.extend_from_slice(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Decoder;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(block: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut decoder, mut fields) = (Decoder::new(), Vec::new());
+        let taken = decoder.decode(block, |name, value| {
+            fields.push((name.to_vec(), value.to_vec()));
+            true
+        });
+        assert_eq!(taken, Ok(()));
+        fields
+    }
+
+    #[test]
+    fn fields_of_the_static_table_are_short() {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::new(&mut out);
+        encoder.status(Status::OK);
+        encoder.field(Name::AcceptEncoding, b"Accept-Encoding", b"gzip, deflate");
+        assert_eq!(out, b"\x88\x90");
+        let mut out = Vec::new();
+        Encoder::new(&mut out).status(Status::FORBIDDEN);
+        assert_eq!(decoded(&out), [(b":status".to_vec(), b"403".to_vec())]);
+        // An empty value is not that of the static table, which has a name only.
+        let mut out = Vec::new();
+        Encoder::new(&mut out).field(Name::Server, b"Server", b"");
+        assert_eq!(decoded(&out), [(b"server".to_vec(), Vec::new())]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(
+            name in "[A-Za-z-]{1,20}|Content-(Type|Length)|Vary|ETag|Link",
+            value in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let mut out = Vec::new();
+            Encoder::new(&mut out).field(Name::of(name.as_bytes()), name.as_bytes(), &value);
+            let name = name.to_ascii_lowercase().into_bytes();
+            prop_assert_eq!(decoded(&out), [(name, value)]);
+        }
+    }
+}

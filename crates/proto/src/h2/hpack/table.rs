@@ -1,0 +1,136 @@
+//! The dynamic table of a decoder (RFC 7541, sections 2.3.2 and 4). It is allocated as it fills.
+
+use std::collections::VecDeque;
+
+/// The size that our SETTINGS leave at its default, as RFC 7541 counts it (section 4.1).
+const MOST: usize = 4096;
+
+/// What an entry counts besides its name and its value.
+const OVERHEAD: usize = 32;
+
+/// Bytes of removed entries that may stay before the text is moved.
+const SLACK: usize = 1024;
+
+/// A name and its value behind each other in the text.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: usize,
+    name: usize,
+    value: usize,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.name + self.value + OVERHEAD
+    }
+}
+
+/// The entries, the newest in front.
+#[derive(Debug)]
+pub(crate) struct Table {
+    text: Vec<u8>,
+    entries: VecDeque<Entry>,
+    size: usize,
+    most: usize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { text: Vec::new(), entries: VecDeque::new(), size: 0, most: MOST }
+    }
+}
+
+impl Table {
+    /// The entry with that index, counted from 0.
+    pub(crate) fn entry(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let entry = self.entries.get(index)?;
+        let text = self.text.get(entry.start..entry.start + entry.name + entry.value)?;
+        text.split_at_checked(entry.name)
+    }
+
+    /// Adds an entry in front. One that is larger than the table empties it (section 4.4).
+    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
+        let entry = Entry { start: self.text.len(), name: name.len(), value: value.len() };
+        if entry.size() > self.most {
+            self.shrink_to(0);
+            return;
+        }
+        self.shrink_to(self.most - entry.size());
+        let start = self.text.len();
+        self.text.extend_from_slice(name);
+        self.text.extend_from_slice(value);
+        self.size += entry.size();
+        self.entries.push_front(Entry { start, ..entry });
+    }
+
+    /// Changes the most that the table may hold. False if that is more than we have allowed.
+    pub(crate) fn resize(&mut self, most: usize) -> bool {
+        if most > MOST {
+            return false;
+        }
+        self.most = most;
+        self.shrink_to(most);
+        true
+    }
+
+    /// Removes the oldest entries until the others take no more than `size`.
+    fn shrink_to(&mut self, size: usize) {
+        while self.size > size {
+            let Some(entry) = self.entries.pop_back() else { break };
+            self.size -= entry.size();
+        }
+        let used = self.entries.back().map_or(self.text.len(), |oldest| oldest.start);
+        if used >= SLACK && used * 2 >= self.text.len() {
+            self.compact(used);
+        }
+    }
+
+    /// Moves the text to the front. Nothing of it stands before `used`.
+    fn compact(&mut self, used: usize) {
+        self.text.drain(..used);
+        for entry in &mut self.entries {
+            entry.start -= used;
+        }
+    }
+
+    /// Gives back the memory that is not used.
+    pub(crate) fn pack(&mut self) {
+        let used = self.entries.back().map_or(self.text.len(), |oldest| oldest.start);
+        self.compact(used);
+        self.text.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
+    /// The memory of the table in bytes, used or not.
+    pub(crate) fn memory(&self) -> usize {
+        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_entries_make_room_and_their_text_goes() {
+        let mut table = Table::default();
+        for number in 0..1_000_u32 {
+            table.insert(&number.to_be_bytes(), &[b'v'; 100]);
+        }
+        // 4096 bytes hold 30 entries of 136.
+        assert_eq!(table.entries.len(), 30);
+        assert_eq!(table.entry(0).unwrap().0, 999_u32.to_be_bytes());
+        assert_eq!(table.entry(29).unwrap().0, 970_u32.to_be_bytes());
+        assert_eq!(table.entry(30), None);
+        assert!(table.text.len() < 2 * (MOST + SLACK), "{}", table.text.len());
+        table.pack();
+        assert_eq!(table.text.len(), 30 * 104);
+        assert_eq!(table.entry(29).unwrap(), (&970_u32.to_be_bytes()[..], &[b'v'; 100][..]));
+        table.insert(b"", &[0; 4065]);
+        assert_eq!((table.entries.len(), table.size), (0, 0));
+        table.insert(b"a", &[0; 4063]);
+        assert_eq!(table.size, 4096);
+        assert!(!table.resize(4097) && table.resize(0));
+        assert_eq!(table.entry(0), None);
+    }
+}

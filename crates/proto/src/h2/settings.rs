@@ -1,0 +1,124 @@
+//! What an engine is configured with, and what its client has asked for in SETTINGS (RFC 9113,
+//! section 6.5).
+
+use super::flow;
+use super::frame::ErrorCode;
+use crate::{HttpProtocolOptions, Limits};
+
+/// The settings of a server that bear on its connections of HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// Streams that may be open at a time (H2MaxSessionStreams).
+    pub max_streams: u32,
+    /// The bytes that the body of a request may have unread (H2WindowSize).
+    pub window: u32,
+    /// The bytes that the bodies of all requests of a connection may have unread.
+    pub connection_window: u32,
+    /// The size of the fields of a request, as RFC 7541 counts it.
+    pub header_list: usize,
+    /// Malformed streams that end a connection, less one (H2MaxStreamErrors).
+    pub max_stream_errors: u32,
+    /// The data of a frame that is sent, at most (H2MaxDataFrameLen).
+    pub data_frame: usize,
+    /// The directives about the head of a request.
+    pub limits: Limits,
+    /// HttpProtocolOptions.
+    pub options: HttpProtocolOptions,
+    /// Whether the connection is secured by TLS.
+    pub is_secure: bool,
+}
+
+/// A frame of data and its head fill one record of TLS.
+pub(crate) const DATA_FRAME: usize = 16_384 - super::frame::FRAME_HEAD;
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            max_streams: 100,
+            window: flow::INITIAL,
+            connection_window: 1 << 20,
+            header_list: 64 << 10,
+            max_stream_errors: 8,
+            data_frame: DATA_FRAME,
+            limits: Limits::default(),
+            options: HttpProtocolOptions::default(),
+            is_secure: false,
+        }
+    }
+}
+
+impl EngineSettings {
+    /// What the client is told of them, beyond the defaults of the RFC.
+    pub(crate) fn told(&self) -> [(u16, u32); 4] {
+        [
+            (MAX_CONCURRENT_STREAMS, self.max_streams),
+            (INITIAL_WINDOW_SIZE, self.window),
+            (MAX_HEADER_LIST_SIZE, u32::try_from(self.header_list).unwrap_or(u32::MAX)),
+            (NO_RFC7540_PRIORITIES, 1),
+        ]
+    }
+}
+
+const HEADER_TABLE_SIZE: u16 = 1;
+const ENABLE_PUSH: u16 = 2;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+const MAX_FRAME_SIZE: u16 = 5;
+const MAX_HEADER_LIST_SIZE: u16 = 6;
+const NO_RFC7540_PRIORITIES: u16 = 9;
+
+/// What the client has asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerSettings {
+    /// The window of a stream that begins.
+    pub(crate) window: u32,
+    pub(crate) frame_size: usize,
+    /// Whether the client has made the dynamic table smaller than the encoder has it, so that the
+    /// next block has to say that the encoder uses none.
+    pub(crate) owes_table_size: bool,
+    has_dropped_table: bool,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        Self {
+            window: flow::INITIAL,
+            frame_size: 16_384,
+            owes_table_size: false,
+            has_dropped_table: false,
+        }
+    }
+}
+
+impl PeerSettings {
+    /// Reads the payload of a SETTINGS frame.
+    pub(crate) fn read(&mut self, payload: &[u8]) -> Result<(), (ErrorCode, &'static str)> {
+        let (settings, _) = payload.as_chunks::<6>();
+        for [a, b, value @ ..] in settings {
+            let value = u32::from_be_bytes(*value);
+            match u16::from_be_bytes([*a, *b]) {
+                HEADER_TABLE_SIZE if value < 4096 && !self.has_dropped_table => {
+                    (self.owes_table_size, self.has_dropped_table) = (true, true);
+                }
+                ENABLE_PUSH if value > 1 => {
+                    return Err((ErrorCode::ProtocolError, "ENABLE_PUSH is neither 0 nor 1"));
+                }
+                INITIAL_WINDOW_SIZE if i64::from(value) > flow::MOST => {
+                    let text = "INITIAL_WINDOW_SIZE is too large";
+                    return Err((ErrorCode::FlowControlError, text));
+                }
+                INITIAL_WINDOW_SIZE => self.window = value,
+                MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => {
+                    return Err((ErrorCode::ProtocolError, "MAX_FRAME_SIZE is out of range"));
+                }
+                MAX_FRAME_SIZE => self.frame_size = value as usize,
+                NO_RFC7540_PRIORITIES if value > 1 => {
+                    let text = "NO_RFC7540_PRIORITIES is neither 0 nor 1";
+                    return Err((ErrorCode::ProtocolError, text));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

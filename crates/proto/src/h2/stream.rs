@@ -1,0 +1,151 @@
+//! A stream and its states (RFC 9113, section 5.1), as the two sides of it.
+
+use super::flow::{ReceiveWindow, SendWindow};
+use super::frame::ErrorCode;
+use super::priority::Priority;
+
+/// The side that the client sends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// Data and trailers may follow.
+    Open,
+    /// The client has ended it: half-closed (remote).
+    Ended,
+}
+
+/// The side that we send on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// The head of the response is still to be sent.
+    Head,
+    /// Data may follow.
+    Body,
+    /// Half-closed (local).
+    Ended,
+}
+
+/// Which side has reset the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResetBy {
+    Client,
+    Us,
+}
+
+/// A stream that takes a place among those that may be open. It keeps the place until its request
+/// has ended here, even if it was reset.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) receiving: Receiving,
+    pub(crate) sending: Sending,
+    pub(crate) reset: Option<ResetBy>,
+    pub(crate) send_window: SendWindow,
+    pub(crate) receive_window: ReceiveWindow,
+    /// Bytes that were received and not used: the window of the connection gets them back when the
+    /// stream ends.
+    pub(crate) unread: usize,
+    /// The bytes that Content-Length says are still to come; none if it says nothing.
+    pub(crate) length_left: Option<u64>,
+    pub(crate) priority: Priority,
+    /// Whether there is data to send.
+    pub(crate) is_ready: bool,
+    /// How often it had its turn among streams that share the connection.
+    pub(crate) turns: u32,
+    /// The size of its head.
+    pub(crate) head_bytes: usize,
+}
+
+impl Stream {
+    /// Takes data that has come off the length that was announced. False if it is more than that,
+    /// or if less has come by its end.
+    pub(crate) fn count(&mut self, length: usize, end: bool) -> bool {
+        let Some(left) = self.length_left else { return true };
+        match left.checked_sub(length as u64) {
+            Some(left) => {
+                self.length_left = Some(left);
+                !end || left == 0
+            }
+            None => false,
+        }
+    }
+}
+
+/// The streams of a connection in the order of their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    open: Vec<Stream>,
+    /// Streams that we have reset and that have ended: what the client had sent before it knew is
+    /// ignored.
+    ignored: Ignored,
+}
+
+/// The last streams of which frames are ignored.
+#[derive(Debug, Default)]
+struct Ignored {
+    numbers: [u32; 32],
+    next: usize,
+}
+
+impl Streams {
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.open.iter_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.open.iter()
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        self.open.binary_search_by_key(&id, |stream| stream.id).ok()
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Option<&Stream> {
+        self.open.get(self.place(id)?)
+    }
+
+    pub(crate) fn find_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        let place = self.place(id)?;
+        self.open.get_mut(place)
+    }
+
+    /// Adds a stream with a number above all others.
+    pub(crate) fn push(&mut self, stream: Stream) {
+        self.open.push(stream);
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
+        let place = self.place(id)?;
+        Some(self.open.remove(place))
+    }
+
+    /// Ignores what still comes for a stream.
+    pub(crate) fn ignore(&mut self, id: u32) {
+        let Ignored { numbers, next } = &mut self.ignored;
+        if let Some(number) = numbers.get_mut(*next) {
+            *number = id;
+        }
+        *next = (*next + 1) % 32;
+    }
+
+    pub(crate) fn is_ignored(&self, id: u32) -> bool {
+        self.ignored.numbers.contains(&id)
+    }
+
+    /// Gives back memory that is not used.
+    pub(crate) fn pack(&mut self) {
+        self.open.shrink_to_fit();
+    }
+}
+
+/// What a frame of a kind means for a stream that is not open, by RFC 9113, section 5.1.
+pub(crate) fn closed(text: &'static str) -> (ErrorCode, &'static str) {
+    (ErrorCode::StreamClosed, text)
+}
