@@ -321,6 +321,10 @@ impl Server for Evenkeel {
         serving::serve(running, child)
     }
 
+    fn disown(&self, site: &Running) {
+        std::mem::forget(Arc::clone(&site.site));
+    }
+
     fn log(&self, notice: &Notice) {
         self.say(notice);
     }

@@ -4,6 +4,7 @@
 
 use crate::folder::{AccessFile, Folder};
 use crate::found::{Contents, Found, Kind, Looked};
+use crate::listed::ListedFile;
 use crate::state::State;
 use evenkeel_message::{Level, Notice};
 use evenkeel_sys::inotify::Inotify;
@@ -141,26 +142,42 @@ impl Files {
         state.walk(path, now_ms)
     }
 
-    /// The attributes of the regular file at a path in that folder. None for whatever else is
+    /// What a listing shows of the regular file at a path in that folder. None for whatever else is
     /// there, a link to a file included: [`Files::look_up`] tells what it is.
     #[must_use]
-    pub fn file_in(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<Stat> {
-        let Looked { found, rest } = match self.stat_in_round(folder, path) {
-            Some(stat) => return Some(stat),
+    pub fn file_in(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<ListedFile> {
+        let Looked { found, rest } = match self.listed_in_round(folder, path) {
+            Some(file) => return Some(file),
             None => self.look_up(path),
         };
         let is_plain = found.kind() == Kind::File && found.link().is_none() && rest == path.len();
-        found.stat().filter(|_| is_plain && Rc::ptr_eq(found.folder(), folder))
+        let stat = found.stat().filter(|_| is_plain && Rc::ptr_eq(found.folder(), folder));
+        stat.map(ListedFile::from)
     }
 
-    /// The same without anything for the cache, in a large round whose files are not cached.
-    fn stat_in_round(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<Stat> {
+    /// The same in a large round whose files are not cached.
+    fn listed_in_round(&self, folder: &Rc<Folder>, path: &[u8]) -> Option<ListedFile> {
+        let now_ms = (self.clock)();
         let mut state = self.state.borrow_mut();
         if Inotify::raised() {
             state.heed_changes();
         }
-        let (own, stat) = state.stat_in_round(path)?;
-        Rc::ptr_eq(own, folder).then_some(stat)
+        state.listed_in_round(folder, path, now_ms)
+    }
+
+    /// Whether [`Files::drop_old`] has something to drop, now or later.
+    #[must_use]
+    pub fn grows_old(&self) -> bool {
+        self.state.borrow().listed.is_some()
+    }
+
+    /// Drops what is known of the files of a listed folder if they would have to be examined again.
+    pub fn drop_old(&self) {
+        let now_ms = (self.clock)();
+        let mut state = self.state.borrow_mut();
+        if state.listed.as_ref().is_some_and(|listed| listed.is_old(now_ms)) {
+            state.listed = None;
+        }
     }
 
     /// Whether the next file of this round is examined anew and not cached, so that nothing that
@@ -168,7 +185,7 @@ impl Files {
     #[must_use]
     pub fn examines_each(&self) -> bool {
         let state = self.state.borrow();
-        state.round_folder.as_ref().is_some_and(|noted| noted.opened.is_some())
+        state.round_folder.as_ref().is_some_and(|noted| noted.is_examined)
     }
 
     /// The attributes of what an absolute path leads to, with links followed, or `None` if nothing

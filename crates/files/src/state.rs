@@ -4,10 +4,13 @@
 use crate::files::Limits;
 use crate::folder::{AccessFile, Folder, join};
 use crate::found::{Contents, Found, Kind};
+use crate::listed::ListedFolder;
 use crate::ring::Ring;
 use crate::watches::{Dependent, Watches};
 use evenkeel_message::Piece;
 use evenkeel_sys::inotify::{Event, Inotify};
+use evenkeel_sys::open;
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -25,9 +28,23 @@ type ByPath<T> = HashMap<Box<[u8]>, T, foldhash::quality::RandomState>;
 #[derive(Debug)]
 pub(crate) struct RoundFolder {
     pub(crate) folder: Rc<Folder>,
-    /// A descriptor of the folder, if lstat(2) will be called for each of its entries: fstatat(2)
-    /// with the descriptor costs less than lstat with a path.
-    pub(crate) opened: Option<OwnedFd>,
+    /// Whether its entries are not cached, so that each of them is examined.
+    pub(crate) is_examined: bool,
+    /// A descriptor of the folder, if it could be opened.
+    opened: OnceCell<Option<OwnedFd>>,
+}
+
+impl RoundFolder {
+    pub(crate) fn new(folder: Rc<Folder>, is_examined: bool) -> Self {
+        Self { folder, is_examined, opened: OnceCell::new() }
+    }
+
+    /// The descriptor of a folder whose entries are examined: fstatat(2) with it costs less than
+    /// lstat(2) with a path.
+    pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
+        let open = || open::open_folder(&self.folder.real, &self.folder.stat);
+        self.is_examined.then(|| self.opened.get_or_init(open).as_ref()).flatten()
+    }
 }
 
 /// The cache.
@@ -55,6 +72,8 @@ pub(crate) struct State {
     pub(crate) keeps_large: bool,
     /// The folder of the first entry that was found in this round.
     pub(crate) round_folder: Option<RoundFolder>,
+    /// The files of the large folder that was listed last, if they are not cached otherwise.
+    pub(crate) listed: Option<ListedFolder>,
     /// The number of folders that have become invalid.
     pub(crate) voided: u64,
     ring: Ring<Folder>,
@@ -80,6 +99,7 @@ impl State {
             is_large: false,
             keeps_large: false,
             round_folder: None,
+            listed: None,
             voided: 0,
             ring: Ring::new(limits.folders),
             kept: Ring::new(limits.entries),
@@ -127,6 +147,9 @@ impl State {
     /// Handles a change of a name in a watched folder.
     fn name_changed(&mut self, watch: i32, name: &[u8]) {
         for folder in self.watches.folders(watch) {
+            if let Some(listed) = &mut self.listed {
+                listed.remove(&folder, name);
+            }
             if folder.access.borrow().iter().any(|access| *access.name == *name) {
                 self.drop_folder(&folder);
                 continue;
@@ -202,6 +225,7 @@ impl State {
         for found in self.founds.values().cloned().collect::<Vec<_>>() {
             self.forget(&found);
         }
+        self.listed = None;
         self.local.clear();
         self.access_files.clear();
         self.access_bytes = 0;

@@ -5,6 +5,7 @@
 use crate::files::FRESH_MS;
 use crate::folder::{Folder, join};
 use crate::found::{Found, Kind, Link, Looked, NEVER};
+use crate::listed::{ListedFile, ListedFolder};
 use crate::resolve::{Passed, all_same, errno, is_same, resolve};
 use crate::state::{LONGEST_KEY, RoundFolder, State};
 use crate::watches::Dependent;
@@ -98,15 +99,13 @@ impl State {
         (rest.starts_with(b"/") && folder.valid.get()).then(|| Rc::clone(folder))
     }
 
-    /// Remembers the folder of the first entry of a round. In a large round whose files are not
-    /// cached, it also opens the folder, because it calls lstat for each entry.
+    /// Remembers the folder of the first entry of a round.
     fn note_round_folder(&mut self, folder: &Rc<Folder>) {
         if !self.is_round || self.round_folder.is_some() || *folder.path == *b"/" {
             return;
         }
         let is_examined = self.is_large && !self.keeps_large;
-        let opened = is_examined.then(|| open::open_folder(&folder.real, &folder.stat)).flatten();
-        self.round_folder = Some(RoundFolder { folder: Rc::clone(folder), opened });
+        self.round_folder = Some(RoundFolder::new(Rc::clone(folder), is_examined));
     }
 
     /// The regular file with that path in the folder of a large round whose files are not cached.
@@ -135,20 +134,44 @@ impl State {
 
     /// The folder and the attributes of that file.
     pub(crate) fn stat_in_round(&self, path: &[u8]) -> Option<(&Rc<Folder>, Stat)> {
-        let RoundFolder { folder, opened } = self.round_folder.as_ref()?;
-        let opened = opened.as_ref()?;
-        let name = path.strip_prefix(&*folder.path)?.strip_prefix(b"/")?;
-        if name.contains(&b'/') || matches!(name, b"" | b"." | b"..") || !folder.valid.get() {
-            return None;
+        let round_folder = self.round_folder.as_ref()?;
+        let name = name_in_round(round_folder, path)?;
+        let stat = open::lstat_in(round_folder.descriptor()?, name).ok().filter(Stat::is_file)?;
+        Some((&round_folder.folder, stat))
+    }
+
+    /// What a listing shows of the regular file with that path in the folder of a large round. None
+    /// for whatever else is there, and outside of such a round.
+    pub(crate) fn listed_in_round(
+        &mut self,
+        of: &Rc<Folder>,
+        path: &[u8],
+        now_ms: u64,
+    ) -> Option<ListedFile> {
+        let round_folder = self.round_folder.as_ref().filter(|it| Rc::ptr_eq(&it.folder, of))?;
+        let name = name_in_round(round_folder, path)?;
+        if self.listed.as_ref().is_none_or(|listed| !listed.is_for(of, now_ms)) {
+            self.listed = None;
+            if let Some(watch) = of.watch.get().filter(|_| of.trusted)
+                && self.watches.widen(watch, &of.real).is_ok()
+            {
+                self.listed = Some(ListedFolder::new(Rc::clone(of), now_ms));
+            }
         }
-        let stat = open::lstat_in(opened, name).ok().filter(Stat::is_file)?;
-        Some((folder, stat))
+        if let Some(file) = self.listed.as_ref().and_then(|listed| listed.file(name)) {
+            return Some(file);
+        }
+        let stat = open::lstat_in(round_folder.descriptor()?, name).ok().filter(Stat::is_file)?;
+        if let Some(listed) = &mut self.listed {
+            listed.add(name, &stat);
+        }
+        Some(stat.into())
     }
 
     /// The attributes of the name in the folder. `path` is the path of both.
     fn lstat_in(&self, folder: &Rc<Folder>, name: &[u8], path: &[u8]) -> Result<Stat, i32> {
         let noted = self.round_folder.as_ref().filter(|noted| Rc::ptr_eq(&noted.folder, folder));
-        match noted.and_then(|noted| noted.opened.as_ref()) {
+        match noted.and_then(RoundFolder::descriptor) {
             Some(opened) => open::lstat_in(opened, name).map_err(errno),
             None => open::lstat(path).map_err(errno),
         }
@@ -497,6 +520,15 @@ impl crate::folder::Access {
             && is_same(&self.own, &open::lstat(&join(&folder.real, &self.name)).map_err(errno))
             && all_same(&self.passed)
     }
+}
+
+/// The name of an entry in the folder of a large round whose files are not cached, if the path has
+/// no more than that below the folder.
+fn name_in_round<'a>(round_folder: &RoundFolder, path: &'a [u8]) -> Option<&'a [u8]> {
+    let RoundFolder { folder, is_examined, .. } = round_folder;
+    let name = path.strip_prefix(&*folder.path)?.strip_prefix(b"/")?;
+    let is_name = !name.contains(&b'/') && !matches!(name, b"" | b"." | b"..");
+    (*is_examined && is_name && folder.valid.get()).then_some(name)
 }
 
 /// The start and end of the next component of a path, without slashes.

@@ -137,6 +137,14 @@ impl<Site> State<Site> {
         matches!(self, Self::Stopping { .. })
     }
 
+    /// The generation that a change is to replace.
+    pub(crate) fn generation_before(&self) -> Option<&Rc<Generation<Site>>> {
+        match self {
+            Self::Changing(change) => change.before.as_ref().map(|before| &before.base.generation),
+            _ => None,
+        }
+    }
+
     /// Forgets what belongs to the parent, in a process that is not the parent.
     pub(crate) fn forget(&mut self) {
         *self = Self::Serving;

@@ -108,6 +108,11 @@ pub trait Server {
     /// [`crate::Command`].
     fn serve(&self, site: &Self::Site, child: Child) -> i32;
 
+    /// Called in a child for each site that it may hold and does not serve, before it drops them.
+    /// To free the memory of a site would take more memory than it gives back, if the child shares
+    /// it with the parent.
+    fn disown(&self, _site: &Self::Site) {}
+
     /// Writes a notice to the error log of the active site; to standard error before there is one.
     fn log(&self, notice: &Notice);
 

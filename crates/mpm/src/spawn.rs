@@ -224,6 +224,9 @@ impl<S: Server> Parent<'_, S> {
     fn serve_as_child(&mut self, place: Place, credits: usize, channel: Channel) -> i32 {
         self.current.oom_score.apply();
         let buffers = self.current.lines.take(place.index);
+        let of_children = self.children.all().map(|entry| &entry.generation);
+        let earlier = of_children.chain(self.state.generation_before());
+        earlier.for_each(|generation| self.server.disown(&generation.site));
         self.children.forget();
         self.state.forget();
         self.signals = None;

@@ -85,7 +85,7 @@ impl Alike {
         self.path.truncate(self.start);
         self.path.extend_from_slice(name);
         match pipeline.walker.borrow().files.file_in(&self.folder, &self.path) {
-            Some(stat) => Ok(Entry::of_file(candidate, stat, content)),
+            Some(file) => Ok(Entry::of_file(candidate, file, content)),
             None => Err(candidate),
         }
     }

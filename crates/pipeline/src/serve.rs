@@ -223,6 +223,7 @@ impl Pipeline {
     pub fn tick(&self) -> Vec<Notice> {
         self.thrift.tick(&self.blocking_pool);
         self.forms.tick();
+        self.walker.borrow().files.drop_old();
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
         let told = self.blocking_pool.abandon_stalled(patience).into_iter();
         let told = told.chain(Store::of_process().abandon_stalled(patience));
@@ -232,7 +233,7 @@ impl Pipeline {
     /// Whether something is left for the next tick, though nothing is served until then.
     #[must_use]
     pub fn awaits_tick(&self) -> bool {
-        self.thrift.awaits_tick()
+        self.thrift.awaits_tick() || self.walker.borrow().files.grows_old()
     }
 
     /// Notes that a request takes much memory.

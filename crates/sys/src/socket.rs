@@ -197,6 +197,12 @@ impl Socket {
         self.receive_with(&mut [0], RecvFlags::PEEK).map(|count| count > 0)
     }
 
+    /// Copies bytes that have arrived, which stay to be received; 0 at the end of the stream.
+    /// `WouldBlock` if nothing has arrived. Bytes that were read ahead are not seen.
+    pub fn peek_into(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive_with(buffer, RecvFlags::PEEK)
+    }
+
     fn receive_with(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
             match net::recv(&self.descriptor, &mut *buffer, flags | RecvFlags::DONTWAIT) {

@@ -156,9 +156,28 @@ impl WatchedSocket {
         if self.socket().has_read_ahead() {
             return Poll::Ready(self.socket().receive(buffer));
         }
+        self.poll_arrived(context, buffer, Socket::receive)
+    }
+
+    /// Like [`WatchedSocket::poll_receive`], but the bytes stay in the socket. Call
+    /// [`Socket::receive`] for as many before the next wait.
+    pub fn poll_peek(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_arrived(context, buffer, Socket::peek_into)
+    }
+
+    fn poll_arrived(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+        read: impl Fn(&Socket, &mut [u8]) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let mut guard = std::task::ready!(self.0.poll_read_ready(context))?;
-            if let Ok(result) = guard.try_io(|watched| watched.get_ref().receive(buffer)) {
+            if let Ok(result) = guard.try_io(|watched| read(watched.get_ref(), buffer)) {
                 if result.as_ref().is_ok_and(|count| (1..buffer.len()).contains(count)) {
                     guard.clear_ready();
                 }

@@ -10,7 +10,7 @@ use evenkeel_proto::fastcgi::{Record, RecordReader, Stream, encode_content, reco
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
@@ -40,6 +40,10 @@ struct Buffers {
 thread_local! {
     static BUFFERS: RefCell<Buffers> =
         RefCell::new(Buffers { sent: Vec::new(), received: vec![0; RECEIVED].into() });
+
+    /// Whether the last response on a connection of its own arrived at once. The next one is then
+    /// expected to do so too.
+    static ARRIVES_AT_ONCE: Cell<bool> = const { Cell::new(true) };
 }
 
 /// What an application says.
@@ -81,12 +85,17 @@ pub(crate) struct Conversation {
     written: usize,
     /// Whether the application has said anything.
     has_heard: bool,
+    /// Whether the connection ends with the request, so that the end of the response may be left
+    /// unread.
+    is_single: bool,
 }
 
 /// The connection of a request.
 pub(crate) enum Connection {
     /// A new one.
     New(Socket),
+    /// A new one to a Unix socket, which ends with the request.
+    Single(Socket),
     /// One that was kept after another request, and is watched for reading.
     Kept(WatchedSocket),
 }
@@ -94,7 +103,7 @@ pub(crate) enum Connection {
 impl Connection {
     pub(crate) fn socket(&self) -> &Socket {
         match self {
-            Connection::New(socket) => socket,
+            Connection::New(socket) | Connection::Single(socket) => socket,
             Connection::Kept(watched) => watched.socket(),
         }
     }
@@ -104,8 +113,10 @@ impl Connection {
         let watched = match self {
             Connection::Kept(watched) if !writes => return Ok(watched),
             Connection::Kept(watched) => WatchedSocket::new(watched.into_socket()),
-            Connection::New(socket) if writes => WatchedSocket::new(socket),
-            Connection::New(socket) => WatchedSocket::for_reading(socket),
+            Connection::New(socket) | Connection::Single(socket) => match writes {
+                true => WatchedSocket::new(socket),
+                false => WatchedSocket::for_reading(socket),
+            },
         };
         watched.map_err(|(_, error)| FailureKind::Unreachable(error))
     }
@@ -156,6 +167,7 @@ impl Conversation {
             return Ok(None);
         }
         let writes = !out.is_empty() || reader.is_some();
+        let is_single = matches!(connection, Connection::Single(_));
         Ok(Some(Self {
             socket: connection.watched(writes)?,
             out,
@@ -170,6 +182,7 @@ impl Conversation {
             queue_end: patience.queue.map(|queue| Instant::now() + queue),
             written,
             has_heard: false,
+            is_single,
         }))
     }
 
@@ -291,6 +304,11 @@ impl Conversation {
         Ok(true)
     }
 
+    /// Receives what the application says. The first bytes on a connection that ends with the
+    /// request are only peeked at. An application that has answered waits for the end of the
+    /// connection, as php-fpm does, and is woken when bytes leave the socket, since there is room to
+    /// write again. A response that ends with its first bytes is left in the socket, so that its
+    /// application is woken once, when the connection is closed.
     fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, FailureKind>> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -298,19 +316,30 @@ impl Conversation {
             }
             let ended = BUFFERS.with_borrow_mut(|buffers| {
                 let received = &mut buffers.received;
-                let count = std::task::ready!(self.socket.poll_receive(context, received));
+                let peeks = self.is_single && !self.has_heard && ARRIVES_AT_ONCE.get();
+                let count = std::task::ready!(match peeks {
+                    true => self.socket.poll_peek(context, received),
+                    false => self.socket.poll_receive(context, received),
+                });
                 match count {
                     Ok(0) => Poll::Ready(Some(ErrorKind::UnexpectedEof.into())),
                     Err(error) => Poll::Ready(Some(error)),
                     Ok(count) => {
-                        self.has_heard = true;
-                        let bytes = received.get(..count).unwrap_or_default();
+                        let is_first = !std::mem::replace(&mut self.has_heard, true);
+                        let bytes = received.get_mut(..count).unwrap_or_default();
                         read_records(
                             bytes,
                             &mut self.reader,
                             &mut self.is_output_closed,
                             &mut self.events,
                         );
+                        if is_first && self.is_single {
+                            let is_whole = matches!(self.events.back(), Some(Ok(Event::End)));
+                            ARRIVES_AT_ONCE.set(is_whole);
+                            if peeks && !is_whole {
+                                return Poll::Ready(self.take(bytes).err());
+                            }
+                        }
                         Poll::Ready(None)
                     }
                 }
@@ -319,6 +348,15 @@ impl Conversation {
                 return Poll::Ready(self.at_end(error));
             }
         }
+    }
+
+    /// Takes the bytes from the socket that a peek has returned.
+    fn take(&self, mut bytes: &mut [u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.socket.socket().receive(bytes)?;
+            bytes = bytes.get_mut(count.max(1)..).unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// What the end of the connection means.

@@ -10,6 +10,7 @@ use crate::lease::Lease;
 use crate::places::Place;
 use crate::report::{self, OwnPool, Reports};
 use crate::spool::Spool;
+use crate::timer::Timer;
 use bytes::{Buf, Bytes};
 use evenkeel_message::{
     Address, Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Source, Target,
@@ -30,10 +31,16 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most bytes of a body that is passed on whole, with its length.
 const MOST_WHOLE: usize = 64 << 10;
+
+/// How long the pieces of a short response may pause until it is sent as a stream. An application
+/// writes its output in pieces of some KiB, php-fpm of 8, and the last of them often follows at
+/// once. A whole body is sent with its length, and needs no job of the blocking pool to be
+/// compressed.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The most memory that the messages of a request may take until they are logged at its end.
 const MOST_COMPLAINTS: usize = 512 << 10;
@@ -122,7 +129,10 @@ pub async fn exchange(
                     if let (Voice::Other, Address::Unix(path)) = (voice, &target.address) {
                         peers::note(path, &socket);
                     }
-                    (Connection::New(socket), None)
+                    let is_single =
+                        voice == Voice::Other && matches!(target.address, Address::Unix(_));
+                    let new = if is_single { Connection::Single } else { Connection::New };
+                    (new(socket), None)
                 }
             };
             let keeps =
@@ -405,36 +415,39 @@ struct Stream {
 }
 
 impl Stream {
-    /// Returns the whole body if it is short and has been received, and a stream otherwise.
+    /// Returns the whole body if it is short and ends soon, and a stream otherwise.
     async fn gather(mut self) -> Body {
-        let mut has_yielded = false;
         let mut length: usize = self.first.iter().map(Bytes::len).sum();
+        let mut pause: Option<Timer> = None;
         loop {
-            match poll_fn(|context| Poll::Ready(self.poll_next(context))).await {
-                Poll::Ready(Some(Ok(bytes))) => {
+            let next = poll_fn(|context| match self.poll_next(context) {
+                Poll::Ready(chunk) => Poll::Ready(Some(chunk)),
+                Poll::Pending => {
+                    let pause = pause.get_or_insert_with(|| Timer::after(LONGEST_PAUSE));
+                    pause.poll(context).map(|_| None)
+                }
+            });
+            match next.await {
+                Some(Some(Ok(bytes))) => {
                     length += bytes.len();
                     self.first.push_back(bytes);
                     if length > MOST_WHOLE {
                         break;
                     }
                 }
-                Poll::Ready(None) => {
+                Some(None) => {
                     if self.first.len() == 1 {
                         return Body::Bytes(self.first.pop_front().unwrap_or_default());
                     }
-                    let whole: Vec<u8> = self.first.iter().flatten().copied().collect();
+                    let mut whole = Vec::with_capacity(length);
+                    self.first.iter().for_each(|bytes| whole.extend_from_slice(bytes));
                     return Body::from(whole);
                 }
-                Poll::Ready(Some(Err(error))) => {
+                Some(Some(Err(error))) => {
                     let body = Broken(self.first, Some(error));
                     return Body::Stream(Box::pin(body), None);
                 }
-                // The end of a response often follows at once.
-                Poll::Pending if !has_yielded => {
-                    has_yielded = true;
-                    tokio::task::yield_now().await;
-                }
-                Poll::Pending => break,
+                None => break,
             }
         }
         Body::Stream(Box::pin(ReadAhead::new(Box::pin(self))), None)

@@ -7,6 +7,7 @@ use super::query::Asked;
 use super::rule::{FOLDER, Item, Subject, describe, find};
 use super::settings::{Key, Lines, Said};
 use super::title::find_title;
+use evenkeel_files::ListedFile;
 use evenkeel_message::Content;
 use evenkeel_sys::open::Stat;
 use std::borrow::Cow;
@@ -37,8 +38,8 @@ pub struct Entry {
 impl Entry {
     /// The entry of a regular file that the client may see, with what is known of it.
     #[must_use]
-    pub fn of_file(candidate: Candidate, stat: Stat, content: Content) -> Self {
-        let Stat { size, modified_ns, .. } = stat;
+    pub fn of_file(candidate: Candidate, file: ListedFile, content: Content) -> Self {
+        let ListedFile { size, modified_ns } = file;
         Self { candidate, size, modified_ns, file: None, seen: None, content, passed: true }
     }
 }

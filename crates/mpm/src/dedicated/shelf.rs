@@ -28,7 +28,7 @@ pub(super) struct Shelf {
     /// Connections in lingering close, and idle ones. The worker checks them from time to time and
     /// does not wait for their clients.
     lingering: Vec<Lingering>,
-    lingering_checked_us: u64,
+    pub(super) lingering_checked_us: u64,
 }
 
 /// A connection in lingering close, or an idle one.

@@ -3,7 +3,7 @@
 use super::*;
 use evenkeel_scoreboard::{Layout, Scoreboard};
 use evenkeel_sys::idle_table::ParkedState;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
@@ -194,4 +194,75 @@ fn an_eviction_meant_for_the_last_connection_does_not_end_the_next() {
         worker.serve_connection(Connection { socket, client, listener: 0 });
         assert!(worker.control.eviction.is_none() && !worker.evict_requested);
     }
+}
+
+/// Answers the first request of an idle connection at once, and the second one in a task.
+struct Answering {
+    requests: usize,
+}
+
+impl Service for Answering {
+    fn serve(
+        &mut self,
+        socket: Socket,
+        event: ReadyEvent,
+        _: &mut Option<evenkeel_scoreboard::Credit>,
+        _: &mut u32,
+    ) -> Outcome {
+        assert!(matches!(event, ReadyEvent::Readable { reason: ParkReason::KeepAlive, .. }));
+        assert_eq!(socket.receive(&mut [0; 16]).unwrap(), 3);
+        self.requests += 1;
+        match self.requests {
+            1 => Outcome::Park(socket, KEPT),
+            _ => Outcome::Task(Box::pin(async move {
+                socket.send(&[io::IoSlice::new(b"200")], false).unwrap();
+                Outcome::Closed
+            })),
+        }
+    }
+
+    fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
+        panic!("no request is turned away")
+    }
+
+    fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, _: bool) {
+        panic!("no connection has timed out")
+    }
+
+    fn retire(&mut self, _: bool) {}
+
+    fn tick(&mut self) {}
+
+    fn notify(&mut self, notice: Notice) {
+        panic!("{notice:?}")
+    }
+}
+
+#[test]
+fn the_requests_of_an_idle_connection_on_the_shelf_are_answered() {
+    let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+    let dedicated =
+        DedicatedWorker { client_wait: Arc::new(ClientWait::new(None)), slot: None, permits: None };
+    let line = board.child_line(0).unwrap();
+    line.add(Counter::Connections, 1);
+    let service = Answering { requests: 0 };
+    let mut worker = Worker::new(service, Told::default(), line, dedicated, Duration::ZERO);
+    let (mut client, server) = UnixStream::pair().unwrap();
+    worker.linger(Socket::new(server.into()), KEPT);
+    worker.check_lingering();
+    assert!(worker.service.requests == 0 && worker.has_shelved(), "the client has sent nothing");
+
+    for requests in 1..=2 {
+        client.write_all(b"GET").unwrap();
+        worker.shelf.lingering_checked_us = 0;
+        worker.check_lingering();
+        assert_eq!(worker.service.requests, requests);
+        // After the first response the connection is idle again, and the second request is a task.
+        assert_eq!(worker.shelf.has_no_request(), requests == 1);
+    }
+    worker.resume();
+    assert!(!worker.has_shelved() && line.read(Counter::Connections) == 0);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "200");
 }
