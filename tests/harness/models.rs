@@ -9,7 +9,7 @@ use evenkeel_tests::load::{Load, REQUEST, ask, connect, exchange, probe, text};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -270,6 +270,42 @@ fn a_stop_answers_everybody_who_has_connected_before_it() {
                 assert!(answered.is_ok(), "{answered:?}: {model} {signal:?}");
             }
             drop(busy);
+            wait_for("the end", || house.children().is_empty()).unwrap();
+        }
+    }
+}
+
+/// Asks over new connections until one cannot be made. Returns the first failure of a connection that
+/// was made.
+fn come_until_refused(address: SocketAddr, answered: &AtomicUsize) -> Option<io::Error> {
+    let request = b"GET /f.txt HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    while let Ok(mut stream) = TcpStream::connect(address) {
+        let mut response = Vec::new();
+        let exchanged =
+            stream.write_all(request).and_then(|()| stream.read_to_end(&mut response).map(drop));
+        match exchanged {
+            Ok(()) if !response.is_empty() => _ = answered.fetch_add(1, Ordering::Relaxed),
+            Ok(()) => return Some(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => return Some(error),
+        }
+    }
+    None
+}
+
+#[test]
+fn a_stop_resets_nobody_who_comes_meanwhile() {
+    for (model, four) in FOUR.into_iter().chain([EVENT]) {
+        for signal in [Signal::WINCH, Signal::TERM] {
+            let house = open(model, four);
+            let answered = AtomicUsize::new(0);
+            let failures: Vec<io::Error> = std::thread::scope(|scope| {
+                let come = || come_until_refused(house.address, &answered);
+                let clients: Vec<_> = (0..32).map(|_| scope.spawn(come)).collect();
+                wait_for("answers", || answered.load(Ordering::Relaxed) > 200).unwrap();
+                house.signal(signal);
+                clients.into_iter().filter_map(|client| client.join().unwrap()).collect()
+            });
+            assert!(failures.is_empty(), "{failures:?}: {model} {signal:?}");
             wait_for("the end", || house.children().is_empty()).unwrap();
         }
     }

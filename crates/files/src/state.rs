@@ -18,6 +18,10 @@ use std::rc::Rc;
 /// Longer paths are looked up each time, so that entries stay small.
 pub(crate) const LONGEST_KEY: usize = 1024;
 
+/// The names of changed files that are applied one by one. After more, everything is dropped, which
+/// costs less memory: writers may add events while they are read.
+const MOST_NAMES: usize = 16_384;
+
 /// How many entries are examined to evict contents for those of one more file.
 const LONGEST_SEARCH: usize = 256;
 
@@ -126,7 +130,10 @@ impl State {
             Event::Name(watch, name) => {
                 // A write and the close after it come as a pair.
                 if names.last().is_none_or(|(w, n)| (*w, &**n) != (watch, name)) {
-                    names.push((watch, name.into()));
+                    match names.len() < MOST_NAMES {
+                        true => names.push((watch, name.into())),
+                        false => lost = true,
+                    }
                 }
             }
             Event::Itself(watch) => bare.push((watch, false)),

@@ -508,9 +508,11 @@ impl<S: Server> Parent<'_, S> {
         }
         self.supervisor.stopping();
         self.reload_record.close();
-        // The predecessor continues, and serves what waits, without waiting for the last connection
+        // A predecessor continues, and serves what waits, without waiting for the last connection
         // to end.
-        self.predecessor = None;
+        if self.predecessor.take().is_none() {
+            self.listeners.drop_new();
+        }
         self.listeners = Listeners::none();
         self.state = State::Stopping { status };
     }

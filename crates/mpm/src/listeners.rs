@@ -24,6 +24,8 @@ use crate::settings::Settings;
 pub(crate) struct Listeners {
     open: Vec<OpenSocket>,
     buckets: usize,
+    /// Whether another process gave the sockets, and may use them after this server has ended.
+    is_borrowed: bool,
 }
 
 #[derive(Clone)]
@@ -47,7 +49,7 @@ impl OpenSocket {
 
 impl Listeners {
     pub(crate) fn none() -> Self {
-        Self { open: Vec::new(), buckets: 1 }
+        Self { open: Vec::new(), buckets: 1, is_borrowed: false }
     }
 
     /// Opens the configured addresses in `buckets` buckets, reusing the sockets of `before` for
@@ -61,7 +63,8 @@ impl Listeners {
         before: &Self,
         retry_for: Duration,
     ) -> Result<Self, String> {
-        let mut all = Self { open: Vec::new(), buckets: buckets.max(1) };
+        let (buckets, is_borrowed) = (buckets.max(1), before.is_borrowed);
+        let mut all = Self { open: Vec::new(), buckets, is_borrowed };
         let any = any_address();
         for one in in_binding_order(&settings.listen, any) {
             let asked = SocketAddr::new(one.address.unwrap_or(any), one.port);
@@ -118,6 +121,7 @@ impl Listeners {
         if sockets.is_empty() {
             return Ok(all);
         }
+        all.is_borrowed = true;
         let any = any_address();
         for (socket, name) in sockets {
             let address = listen::local_address(&socket).ok();
@@ -210,6 +214,17 @@ impl Listeners {
     /// How many buckets there are, at least one.
     pub(crate) fn buckets(&self) -> usize {
         self.buckets
+    }
+
+    /// Lets no new connection begin, because the server stops: otherwise the kernel would reset those
+    /// that come between the last accept and the close of the sockets. A kernel that denies it leaves
+    /// that moment.
+    pub(crate) fn drop_new(&self) {
+        if !self.is_borrowed {
+            for open in &self.open {
+                let _ = listen::drop_new(&open.socket);
+            }
+        }
     }
 
     /// How many connections wait for the children of a bucket.

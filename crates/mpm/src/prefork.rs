@@ -8,7 +8,7 @@ use crate::dedicated::queue_monitor::QueueMonitor;
 use crate::dedicated::worker::{Worker, WorkerControl};
 use crate::dedicated::{CHECK_US, PAUSE};
 use crate::service::{DedicatedWorker, Service, ServiceContext};
-use crate::setup::{Control, Mode, Setup};
+use crate::setup::{Control, HANDSHAKE_US, Mode, Setup};
 use crate::{Child, Command, DemandSignal};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{ChildLine, ClientWait, Counter, Gate};
@@ -151,7 +151,8 @@ impl WorkerControl for PreforkControl {
         let now_us = clock::monotonic_us();
         let Some(end_us) = self.accept_until_us() else { return };
         let is_due = self.is_last && now_us >= self.check_us;
-        if now_us >= end_us || is_due && self.sockets.queue() == 0 {
+        let is_drained = self.handshakes_end_in().is_none() && self.sockets.queue() == 0;
+        if now_us >= end_us || is_due && is_drained {
             self.has_closed = true;
             self.sockets.close();
         } else if is_due {
@@ -179,6 +180,14 @@ impl PreforkControl {
         let grace_us = if self.is_last { self.stop_grace_us } else { self.drain_grace_us };
         let drain_us = self.drain_us.filter(|_| !self.has_closed)?;
         Some(drain_us.saturating_add(grace_us))
+    }
+
+    /// The time for which connections may come whose handshakes had begun when the server was told to
+    /// stop. None if that is over.
+    fn handshakes_end_in(&self) -> Option<Duration> {
+        let end_us = self.drain_us?.saturating_add(HANDSHAKE_US);
+        let left_us = end_us.saturating_sub(clock::monotonic_us());
+        (self.is_last && self.may_accept() && left_us > 0).then(|| Duration::from_micros(left_us))
     }
 
     /// Whether the child accepts connections that wait.
@@ -210,9 +219,17 @@ impl<S: Service> Prefork<S> {
                 if self.worker.control.may_accept() {
                     self.serve_queue()?;
                 }
-                if !self.worker.has_shelved() {
+                let accepts_for = self.worker.control.handshakes_end_in();
+                if !self.worker.has_shelved() && accepts_for.is_none() {
                     self.worker.tick();
                     return Ok(());
+                }
+                if let Some(time) = accepts_for {
+                    self.listen_set.set_watched(true)?;
+                    if self.listen_set.wait(Some(time))?.control {
+                        self.receive();
+                    }
+                    continue;
                 }
             }
             let paused = self.worker.is_paused();

@@ -159,6 +159,10 @@ pub struct Setup {
 /// within this time, also over a long line and beside a busy machine.
 const DRAIN_GRACE: Duration = Duration::from_millis(300);
 
+/// How long a child accepts at least when the whole server stops, in microseconds: connections whose
+/// handshakes have begun get into the accept queue within this time.
+pub(crate) const HANDSHAKE_US: u64 = 100_000;
+
 /// The [`Setup::stop_grace`] of a server: every client that keeps a worker waiting is evicted
 /// within this time.
 const STOP_GRACE: Duration = Duration::from_secs(3);

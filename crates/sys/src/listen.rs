@@ -63,6 +63,45 @@ pub fn listen(socket: impl AsFd, backlog: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Drops the first segment of every new connection (SYN), whatever process accepts on the socket.
+/// Handshakes in progress complete. The clients of the others send the segment again after a second,
+/// and are refused if the socket is closed by then. Connections that are accepted later have the
+/// filter too, which does not touch their segments. Errors are setsockopt(2)'s.
+pub fn drop_new(socket: impl AsFd) -> io::Result<()> {
+    const FLAGS_OFFSET: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    let step = |code: u32, jump_unless: u8, k: u32| libc::sock_filter {
+        code: u16::try_from(code).unwrap_or_default(),
+        jt: 0,
+        jf: jump_unless,
+        k,
+    };
+    // The filter sees the segment from its TCP header on.
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, FLAGS_OFFSET),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, SYN | ACK),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, SYN),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
+    ];
+    let program = libc::sock_fprog { len: 5, filter: steps.as_mut_ptr() };
+    // SAFETY: the kernel copies the program and its steps, which live for the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Closes a listening socket in this process while other threads still use its descriptor: the
 /// descriptor then refers to a socket that does not listen, so that accepting fails. The caller
 /// removes it from epoll sets first. On an error nothing is changed.
@@ -111,6 +150,27 @@ mod tests {
     use super::*;
     use crate::socket::accept_queue;
     use std::net::TcpStream;
+
+    #[test]
+    fn new_connections_are_dropped_and_those_before_them_are_accepted() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = bind(address.parse().unwrap(), Options::default()) else {
+                assert!(!has_ipv6());
+                continue;
+            };
+            listen(&socket, 8).unwrap();
+            let address = local_address(&socket).unwrap();
+            let mut before = TcpStream::connect(address).unwrap();
+            drop_new(&socket).unwrap();
+            let refused = TcpStream::connect_timeout(&address, Duration::from_millis(50));
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            let (accepted, _) = crate::socket::accept(&socket).unwrap();
+            assert!(crate::socket::accept(&socket).is_err());
+            std::io::Write::write_all(&mut before, b"request").unwrap();
+            crate::channel::wait_readable(&[accepted.as_fd()], None).unwrap();
+            assert_eq!(accepted.receive(&mut [0; 8]).unwrap(), 7);
+        }
+    }
 
     #[test]
     fn a_bound_socket_listens_and_connections_inherit_its_options() {

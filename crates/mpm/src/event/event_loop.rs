@@ -8,7 +8,7 @@ use super::listen_set::{Accepted, ListenSet};
 use super::overload::Overload;
 use crate::Command;
 use crate::service::Service;
-use crate::setup::{Control, Mode};
+use crate::setup::{Control, HANDSHAKE_US, Mode};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
@@ -199,7 +199,8 @@ impl<S: Service> EventLoop<S> {
                 self.watch_again();
                 let now = now_ms();
                 let until_ms = now.wrapping_add(self.thread.shared.stop_grace_ms);
-                self.last_accepts = Some(LastAccepts { check_ms: now, until_ms });
+                let check_ms = now.wrapping_add((HANDSHAKE_US / 1000) as u32);
+                self.last_accepts = Some(LastAccepts { check_ms, until_ms });
             } else {
                 self.close_sockets();
             }

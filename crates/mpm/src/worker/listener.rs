@@ -5,7 +5,7 @@ use super::Shared;
 use crate::dedicated::contention::Contention;
 use crate::dedicated::listen_set::{Accepted, ListenSet};
 use crate::dedicated::{CHECK_US, PAUSE, PAUSE_US};
-use crate::setup::{Control, Mode};
+use crate::setup::{Control, HANDSHAKE_US, Mode};
 use crate::{Command, DemandSignal};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::Counter;
@@ -155,14 +155,15 @@ impl<'a> Listener<'a> {
             return;
         }
         self.accept();
-        let grace = match self.shared.is_last.load(SeqCst) {
-            true => self.shared.stop_grace,
-            false => self.shared.drain_grace,
+        let (least_us, grace) = match self.shared.is_last.load(SeqCst) {
+            true => (HANDSHAKE_US, self.shared.stop_grace),
+            false => (0, self.shared.drain_grace),
         };
         let grace_us = u64::try_from(grace.as_micros()).unwrap_or(u64::MAX);
-        let is_over = clock::monotonic_us().saturating_sub(self.drain_us) >= grace_us;
+        let since_us = clock::monotonic_us().saturating_sub(self.drain_us);
+        let is_over = since_us >= grace_us;
         // The epoll set must drop the sockets before their descriptors refer to others.
-        if (is_over || self.listen_set.sockets.queue() == 0)
+        if (is_over || since_us >= least_us && self.listen_set.sockets.queue() == 0)
             && self.listen_set.set_watched(false).is_ok()
         {
             self.shared.has_closed.store(true, SeqCst);
