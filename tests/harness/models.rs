@@ -275,8 +275,8 @@ fn a_stop_answers_everybody_who_has_connected_before_it() {
     }
 }
 
-/// Asks over new connections until one cannot be made. Returns the first failure of a connection that
-/// was made.
+/// Asks over new connections until one cannot be made. Returns the first failure of a connection
+/// that was made.
 fn come_until_refused(address: SocketAddr, answered: &AtomicUsize) -> Option<io::Error> {
     let request = b"GET /f.txt HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     while let Ok(mut stream) = TcpStream::connect(address) {

@@ -216,9 +216,9 @@ impl Listeners {
         self.buckets
     }
 
-    /// Lets no new connection begin, because the server stops: otherwise the kernel would reset those
-    /// that come between the last accept and the close of the sockets. A kernel that denies it leaves
-    /// that moment.
+    /// Lets no new connection begin, because the server stops. Otherwise the kernel would reset
+    /// those that come between the last accept and the close of the sockets. On a kernel that
+    /// denies it, it still does.
     pub(crate) fn drop_new(&self) {
         if !self.is_borrowed {
             for open in &self.open {

@@ -182,8 +182,8 @@ impl PreforkControl {
         Some(drain_us.saturating_add(grace_us))
     }
 
-    /// The time for which connections may come whose handshakes had begun when the server was told to
-    /// stop. None if that is over.
+    /// The time for which connections may come whose handshakes had begun when the server was told
+    /// to stop. None if that is over.
     fn handshakes_end_in(&self) -> Option<Duration> {
         let end_us = self.drain_us?.saturating_add(HANDSHAKE_US);
         let left_us = end_us.saturating_sub(clock::monotonic_us());

@@ -159,8 +159,8 @@ pub struct Setup {
 /// within this time, also over a long line and beside a busy machine.
 const DRAIN_GRACE: Duration = Duration::from_millis(300);
 
-/// How long a child accepts at least when the whole server stops, in microseconds: connections whose
-/// handshakes have begun get into the accept queue within this time.
+/// How long a child accepts at least when the whole server stops, in microseconds. Connections
+/// whose handshakes have begun get into the accept queue within this time.
 pub(crate) const HANDSHAKE_US: u64 = 100_000;
 
 /// The [`Setup::stop_grace`] of a server: every client that keeps a worker waiting is evicted

@@ -64,9 +64,9 @@ pub fn listen(socket: impl AsFd, backlog: u32) -> io::Result<()> {
 }
 
 /// Drops the first segment of every new connection (SYN), whatever process accepts on the socket.
-/// Handshakes in progress complete. The clients of the others send the segment again after a second,
-/// and are refused if the socket is closed by then. Connections that are accepted later have the
-/// filter too, which does not touch their segments. Errors are setsockopt(2)'s.
+/// Handshakes in progress complete. The clients of the others send the segment again after a
+/// second, and are refused if the socket is closed by then. Connections that are accepted later
+/// have the filter too, which does not touch their segments. Errors are setsockopt(2)'s.
 pub fn drop_new(socket: impl AsFd) -> io::Result<()> {
     const FLAGS_OFFSET: u32 = 13;
     const SYN: u32 = 0x02;

@@ -306,8 +306,8 @@ impl Conversation {
 
     /// Receives what the application says. The first bytes on a connection that ends with the
     /// request are only peeked at. An application that has answered waits for the end of the
-    /// connection, as php-fpm does, and is woken when bytes leave the socket, since there is room to
-    /// write again. A response that ends with its first bytes is left in the socket, so that its
+    /// connection, as php-fpm does, and is woken when bytes leave the socket, since there is room
+    /// to write again. A response that ends with its first bytes is left in the socket, so that its
     /// application is woken once, when the connection is closed.
     fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, FailureKind>> {
         loop {
