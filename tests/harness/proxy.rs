@@ -1,8 +1,11 @@
 //! Plays the scripts of tests/proxy to Debian's apache2 and to Evenkeel, with the same HTTP server
 //! behind both (src/origin.rs). The scripts are in the language of the wire scripts, with
 //! `@ORIGIN@` for the port of that server, `@SOCKET@` for its Unix socket, and `@DEAD@` for a port
-//! where nothing listens. The other tests are about connections: what happens when they end, when a
-//! client leaves and when the server is reloaded.
+//! where nothing listens. `@TLS@`, `@OTHER@`, `@EXPIRED@` and `@ASKS@` are ports of the same server
+//! over TLS, with the certificates of `localhost`, of `other.example` and one that has expired; the
+//! last one asks for a certificate. `@CERTS@` is the folder of the certificates. The other tests
+//! are about connections: what happens when they end, when a client leaves and when the server is
+//! reloaded.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::compare::shown;
@@ -11,6 +14,7 @@ use evenkeel_tests::origin::Origin;
 use evenkeel_tests::play::{Cast, play};
 use evenkeel_tests::script::parse;
 use evenkeel_tests::server::{Kind, free_port};
+use evenkeel_tests::tls::{make_certificates, server_config};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -35,6 +39,20 @@ fn an_http_server_answers_as_behind_apache2() {
     // The children of the servers run as another user.
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     let dead = free_port().unwrap();
+    let certificates = folder.path().join("certs");
+    make_certificates(&certificates).unwrap();
+    // A client has its certificate and its key in one file.
+    let both = ["user.pem", "user.key"].map(|name| fs::read(certificates.join(name)).unwrap());
+    fs::write(certificates.join("user-both.pem"), both.concat()).unwrap();
+    let secure = |name, asks| {
+        Origin::start_tls(server_config(&certificates, name, asks).unwrap()).unwrap().port
+    };
+    let secure = [
+        ("@TLS@", secure("localhost", false)),
+        ("@OTHER@", secure("other.example", false)),
+        ("@EXPIRED@", secure("expired", false)),
+        ("@ASKS@", secure("localhost", true)),
+    ];
     let (mut played, mut failures) = (0, Vec::new());
     let only = std::env::var("PROXY_SCRIPT").ok();
     for path in scripts() {
@@ -46,7 +64,10 @@ fn an_http_server_answers_as_behind_apache2() {
         let text = text
             .replace("@ORIGIN@", &origin.port.to_string())
             .replace("@DEAD@", &dead.to_string())
+            .replace("@CERTS@", certificates.to_str().unwrap())
             .replace("@SOCKET@", socket.to_str().unwrap());
+        let text =
+            secure.iter().fold(text, |text, (name, port)| text.replace(name, &port.to_string()));
         let script = parse(name, &text).unwrap();
         for verdict in play(&script, Cast::Both(Kind::Evenkeel, "")).unwrap() {
             played += 1;

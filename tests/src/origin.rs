@@ -8,8 +8,9 @@
 //!   `reset` end the connection after it, `hang` then waits until the proxy ends it, `deaf` closes
 //!   the connection without a response, and `tired` does so if it is not the first request on the
 //!   connection. `wait` waits for [`Origin::release`] before the response, `half` after the first
-//!   half of it.
+//!   half of it. `echo` then sends back what comes, in capital letters, and `END` at its end.
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -46,6 +47,9 @@ impl Books {
 trait Wire: Read + Write + Send + 'static {
     fn duplicate(&self) -> std::io::Result<Box<dyn Wire>>;
     fn reset(&self);
+
+    /// Announces the end, where there is a word for it.
+    fn end(&mut self) {}
 }
 
 impl Wire for TcpStream {
@@ -55,6 +59,48 @@ impl Wire for TcpStream {
 
     fn reset(&self) {
         let _ = rustix::net::sockopt::set_socket_linger(self, Some(std::time::Duration::ZERO));
+    }
+}
+
+/// A connection in TLS. Its session serves one direction at a time.
+#[derive(Clone)]
+struct Secure(Arc<Mutex<StreamOwned<ServerConnection, TcpStream>>>);
+
+impl Secure {
+    fn stream(&self) -> std::sync::MutexGuard<'_, StreamOwned<ServerConnection, TcpStream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Read for Secure {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stream().read(buffer)
+    }
+}
+
+impl Write for Secure {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream().flush()
+    }
+}
+
+impl Wire for Secure {
+    fn duplicate(&self) -> std::io::Result<Box<dyn Wire>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn reset(&self) {
+        self.stream().sock.reset();
+    }
+
+    fn end(&mut self) {
+        let mut stream = self.stream();
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
     }
 }
 
@@ -91,6 +137,26 @@ impl Origin {
             for stream in listener.incoming().flatten() {
                 let _ = stream.set_nodelay(true);
                 serve_aside(Box::new(stream), &books);
+            }
+        });
+        Ok(origin)
+    }
+
+    /// Starts a server that speaks TLS with this configuration on a free port.
+    ///
+    /// # Errors
+    /// It cannot listen.
+    pub fn start_tls(config: Arc<ServerConfig>) -> std::io::Result<Origin> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let origin = Origin { port, books: Arc::default() };
+        let books = Arc::clone(&origin.books);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Ok(session) = ServerConnection::new(Arc::clone(&config)) else { continue };
+                let _ = stream.set_nodelay(true);
+                let stream = StreamOwned::new(session, stream);
+                serve_aside(Box::new(Secure(Arc::new(Mutex::new(stream)))), &books);
             }
         });
         Ok(origin)
@@ -195,11 +261,24 @@ fn serve(mut stream: Box<dyn Wire>, books: &Books) -> std::io::Result<()> {
             books.abandoned.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         }
+        if is_told("echo") {
+            let mut bytes = [0; 16 << 10];
+            loop {
+                let count = reader.read(&mut bytes)?;
+                let echo = bytes.get(..count).unwrap_or_default().to_ascii_uppercase();
+                stream.write_all(if count == 0 { b"END" } else { &echo })?;
+                if count == 0 {
+                    stream.end();
+                    return Ok(());
+                }
+            }
+        }
         if is_told("reset") {
             stream.reset();
             return Ok(());
         }
         if is_told("close") || field("Connection").is_some_and(|it| it == "close") {
+            stream.end();
             return Ok(());
         }
     }

@@ -164,6 +164,40 @@ impl Guest {
     }
 }
 
+/// The configuration of a server with one of these certificates. With `asks`, it also wants a
+/// certificate of a client, issued by `ca`.
+pub fn server_config(
+    folder: &Path,
+    name: &str,
+    asks: bool,
+) -> Result<Arc<rustls::ServerConfig>, String> {
+    let told = |error: &dyn std::fmt::Display| format!("the certificate {name}: {error}");
+    let read = |name: &str| fs::read(folder.join(name)).map_err(|error| told(&error));
+    let chain = evenkeel_tls::certificates(&read(&format!("{name}.pem"))?)?;
+    let key = read(&format!("{name}.key"))?;
+    let key = evenkeel_tls::private_key(&key, &mut |_| Ok(None))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| told(&error))?;
+    let builder = match asks {
+        false => builder.with_no_client_auth(),
+        true => {
+            let mut roots = rustls::RootCertStore::empty();
+            for authority in evenkeel_tls::certificates(&read("ca.pem")?)? {
+                roots.add(authority).map_err(|error| told(&error))?;
+            }
+            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+                Arc::new(roots),
+                provider,
+            );
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| told(&error))?)
+        }
+    };
+    let config = builder.with_single_cert(chain, key).map_err(|error| told(&error))?;
+    Ok(Arc::new(config))
+}
+
 /// Writes the certificates of a script below `folder`: of the authority (`ca`), of the servers
 /// `localhost` and `other.example` and of the wildcard `*.wild.example` (`wild`), and of the
 /// clients `user`, `expired`, `revoked`, `deep` (below an authority of its own) and `stranger` (of

@@ -460,9 +460,6 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
     ("mod_proxy_scgi", &[
         "ProxySCGIInternalRedirect", "ProxySCGISendfile",
     ]),
-    ("mod_proxy_wstunnel", &[
-        "ProxyWebsocketFallbackToProxyHttp",
-    ]),
     ("mod_reflector", &[
         "ReflectorHeader",
     ]),

@@ -6,4 +6,5 @@ mod handshake;
 mod head;
 mod reply;
 pub(crate) mod task;
+pub(crate) mod tunnel;
 pub(crate) mod turn;

@@ -272,6 +272,12 @@ impl Transport {
         self.wire.socket().map_or(Ok(()), Socket::shutdown_write)
     }
 
+    /// Ends our side of the stream and goes on reading in the same layer.
+    pub(crate) fn end_writing(&mut self) -> io::Result<()> {
+        self.announce_end();
+        self.wire.socket().map_or(Ok(()), Socket::shutdown_write)
+    }
+
     /// Makes closing reset the connection, so that the client does not take an incomplete response
     /// for a complete one.
     pub(crate) fn reset_on_close(&self) {

@@ -26,6 +26,7 @@ mod secure;
 mod served;
 mod status;
 mod target;
+mod tunnel;
 mod url_path;
 mod variables;
 
@@ -59,6 +60,7 @@ pub use secure::{ClientCertificate, Secure};
 pub use served::{Pending, Served};
 pub use status::Status;
 pub use target::{Address, BadTarget, Proxied, Scheme, Target};
+pub use tunnel::{Duplex, Passed, Switched, Tunnel};
 pub use url_path::{
     AllowEncodedSlashes, BadPath, MergedPath, UriOptions, UrlPath, without_doubled_slash,
 };

@@ -1,6 +1,6 @@
 //! A response on its way through the filters to the connection.
 
-use crate::{Body, Fields, Status};
+use crate::{Body, Fields, Status, Switched};
 use std::ops::{Deref, DerefMut};
 
 /// A response that will be sent. `conn` adds Date, Server, framing and Connection when it writes
@@ -31,6 +31,8 @@ pub struct ResponseParts {
     pub trailers: Fields,
     /// Whether the connection must be closed after the response.
     pub close: bool,
+    /// What the connection is used for after the response. The status is 101.
+    pub tunnel: Option<Switched>,
 }
 
 impl Response {
@@ -47,6 +49,7 @@ impl Response {
             is_whole: false,
             trailers: Fields::new(),
             close: false,
+            tunnel: None,
         }))
     }
 
@@ -63,12 +66,14 @@ impl Response {
             is_whole,
             trailers,
             close,
+            tunnel,
         } = &mut **self;
         for fields in [fields, always, trailers] {
             fields.clear();
         }
         (*old_status, *status_line, *body) = (status, None, Body::Empty);
         (*is_own_body, *is_whole, *close) = (false, false, false);
+        *tunnel = None;
     }
 
     /// The memory of the fields in bytes, used or not.

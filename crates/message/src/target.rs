@@ -15,11 +15,18 @@ pub enum Scheme {
     Fcgi,
     /// HTTP/1.1 in clear text.
     Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/1.1 in clear text, to a server that is asked to switch to WebSocket.
+    Ws,
+    /// The same over TLS.
+    Wss,
 }
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Scheme; 2] = [Scheme::Fcgi, Scheme::Http];
+    pub const ALL: [Scheme; 5] =
+        [Scheme::Fcgi, Scheme::Http, Scheme::Https, Scheme::Ws, Scheme::Wss];
 
     /// The name in a URL.
     #[must_use]
@@ -27,7 +34,28 @@ impl Scheme {
         match self {
             Scheme::Fcgi => "fcgi",
             Scheme::Http => "http",
+            Scheme::Https => "https",
+            Scheme::Ws => "ws",
+            Scheme::Wss => "wss",
         }
+    }
+
+    /// Whether the target is an HTTP server.
+    #[must_use]
+    pub const fn is_http(self) -> bool {
+        !matches!(self, Scheme::Fcgi)
+    }
+
+    /// Whether the connection speaks TLS.
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Scheme::Https | Scheme::Wss)
+    }
+
+    /// Whether a client may have the server switch to WebSocket without more being said.
+    #[must_use]
+    pub const fn is_websocket(self) -> bool {
+        matches!(self, Scheme::Ws | Scheme::Wss)
     }
 
     /// The port of a URL that names none (Apache: `ap_proxy_port_of_scheme`).
@@ -35,7 +63,8 @@ impl Scheme {
     pub const fn default_port(self) -> u16 {
         match self {
             Scheme::Fcgi => 8000,
-            Scheme::Http => 80,
+            Scheme::Http | Scheme::Ws => 80,
+            Scheme::Https | Scheme::Wss => 443,
         }
     }
 }
@@ -122,7 +151,7 @@ impl Target {
             .into_iter()
             .find(|known| known.name().eq_ignore_ascii_case(scheme))
             .ok_or_else(|| BadTarget::Scheme(scheme.to_ascii_lowercase()))?;
-        let end = rest.find('/').unwrap_or(rest.len());
+        let end = path_start(rest);
         let (authority, path) = rest.split_at_checked(end).ok_or(BadTarget::Malformed)?;
         let (host, port) = split_authority(authority, scheme).ok_or(BadTarget::Malformed)?;
         let address = match socket {
@@ -179,6 +208,21 @@ impl fmt::Display for Target {
         let authority = String::from_utf8_lossy(&authority);
         write!(f, "{}://{authority}{}", self.scheme.name(), self.path)
     }
+}
+
+/// Where the path begins behind the authority: at a slash, or at references to groups of a pattern
+/// that are all of the path (`http://host:8080$1`).
+fn path_start(rest: &str) -> usize {
+    if let Some(slash) = rest.find('/') {
+        return slash;
+    }
+    // Behind a colon, a reference would be the port.
+    let dollar = rest.find('$').filter(|at| rest.as_bytes().get(at.wrapping_sub(1)) != Some(&b':'));
+    let Some(dollar) = dollar.filter(|at| *at > 0) else { return rest.len() };
+    let path = rest.get(dollar..).unwrap_or_default();
+    let mut references = path.split('?').next().unwrap_or_default().split('$').skip(1);
+    let is_group = |text: &str| matches!(text.as_bytes(), [b'0'..=b'9']);
+    if references.all(is_group) { dollar } else { rest.len() }
 }
 
 fn strip_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
@@ -241,6 +285,10 @@ mod tests {
         let http = parse("HTTP://[::1]/app").unwrap();
         assert_eq!((http.scheme, http.port), (Scheme::Http, 80));
         assert_eq!(http.url(b"/app/x"), b"http://[::1]/app/x");
+        let reference = parse("http://a:8080$1?x").unwrap();
+        assert_eq!((&*reference.host, reference.port, &*reference.path), ("a", 8080, "$1?x"));
+        assert_eq!(parse("wss://a:443/").unwrap().to_string(), "wss://a/");
+        assert_eq!(parse("https://a:80").unwrap().to_string(), "https://a:80");
         assert_eq!(parse("http://a:8000/").unwrap().to_string(), "http://a:8000/");
         assert_eq!(parse("unix:a|http://b").unwrap().to_string(), "unix:/run/apache2/a|http://b");
     }
@@ -259,11 +307,13 @@ mod tests {
             "fcgi://a b/",
             "fcgi://u@h/",
             "fcgi://a%2f",
+            "http://a:80$1/",
+            "http://a:$1",
         ] {
             assert_eq!(parse(text), Err(BadTarget::Malformed), "{text}");
         }
-        assert_eq!(parse("https://a/"), Err(BadTarget::Scheme("https".into())));
-        assert_eq!(parse("unix:/x|HTTPS://a/"), Err(BadTarget::Scheme("https".into())));
+        assert_eq!(parse("ajp://a/"), Err(BadTarget::Scheme("ajp".into())));
+        assert_eq!(parse("unix:/x|AJP://a/"), Err(BadTarget::Scheme("ajp".into())));
         assert_eq!(parse("balancer://x"), Err(BadTarget::Scheme("balancer".into())));
     }
 }

@@ -72,6 +72,7 @@ modules! {
     mod proxy;
     mod proxy_fcgi;
     mod proxy_http;
+    mod proxy_wstunnel;
     mod php;
     mod fcgid;
     mod cgi;

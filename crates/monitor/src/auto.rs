@@ -21,6 +21,7 @@ pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String
     if let Some(pool) = &snapshot.pool {
         let _ = write_pool(pool, &mut page);
         let _ = writeln!(page, "CompressedFormBytes: {}", snapshot.compressed_form_bytes);
+        let _ = writeln!(page, "Tunnels: {}", snapshot.tunnels);
     }
     for application in &snapshot.applications {
         let _ = application.write_auto(&mut page);
@@ -160,10 +161,11 @@ mod tests {
             (Pool::new(&moments, 10_500_000), "PoolLimit: cpu\nPoolReqPerSec: 98\n"),
             (Pool::default(), "PoolLimit: unknown\nPoolReqPerSec: unknown\n"),
         ] {
-            let sample = Snapshot { pool: Some(pool), compressed_form_bytes: 512, ..sample() };
+            let sample =
+                Snapshot { pool: Some(pool), compressed_form_bytes: 512, tunnels: 2, ..sample() };
             let page = render(&sample, &letterhead);
             let ours = page.strip_prefix(&apaches).unwrap();
-            assert!(ours.ends_with("\nCompressedFormBytes: 512\n"), "{ours}");
+            assert!(ours.ends_with("\nCompressedFormBytes: 512\nTunnels: 2\n"), "{ours}");
             assert!(ours.starts_with(told), "{ours}");
             assert!(ours.lines().all(|line| line.split(": ").count() == 2), "{ours}");
         }

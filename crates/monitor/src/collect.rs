@@ -39,7 +39,10 @@ fn from_records(
     let (taken, slots) = active.fold((0, 1), |(taken, slots): (usize, usize), child| {
         (taken + 1, slots.max(child.workers.len()))
     });
-    let of_forms = records.children.iter().map(|it| it.counter(Counter::CompressedFormBytes));
+    let sum = |counter| {
+        let each = records.children.iter().map(|child| child.counter(counter));
+        each.fold(0, u64::saturating_add)
+    };
     Snapshot {
         facts: facts.clone(),
         now_us,
@@ -52,7 +55,8 @@ fn from_records(
         accesses: records.totals.accesses,
         bytes: records.totals.bytes,
         duration_ms: records.totals.duration_us / 1_000,
-        compressed_form_bytes: of_forms.fold(0, u64::saturating_add),
+        compressed_form_bytes: sum(Counter::CompressedFormBytes),
+        tunnels: sum(Counter::Tunnels),
         cpu: Cpu {
             user,
             system,
@@ -130,6 +134,7 @@ mod tests {
         for (index, bytes) in [(0, 1_000), (1, 500)] {
             board.child_line(index).unwrap().add(Counter::CompressedFormBytes, bytes);
         }
+        board.child_line(1).unwrap().add(Counter::Tunnels, 3);
         let slots = Slots::new(board, 0, 4);
         let request = Request { line: b"GET /\xe4 HTTP/1.1", ..Request::default() };
         let slot = slots.take(SlotState::Writing, &request, 3_000_000).unwrap();
@@ -139,7 +144,7 @@ mod tests {
         let facts = Facts { extended: true, ..Facts::default() };
         let snapshot = collect(&board, &facts, View::default(), 4_000_000);
         assert_eq!((snapshot.accesses, snapshot.bytes, snapshot.duration_ms), (1, 2_048, 5));
-        assert_eq!(snapshot.compressed_form_bytes, 1_500);
+        assert_eq!((snapshot.compressed_form_bytes, snapshot.tunnels), (1_500, 3));
         assert_eq!((snapshot.uptime_s(), snapshot.config_generation), (3, 3));
         // Two of three children are active. The idle slots of the draining one are not shown.
         assert_eq!(snapshot.letters(), "W___....SSSS....");

@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub duration_ms: u64,
     /// The bytes of compressed forms that the caches of all children hold.
     pub compressed_form_bytes: u64,
+    /// The connections that have switched to another protocol (101).
+    pub tunnels: u64,
     /// CPU time of the server's processes.
     pub cpu: Cpu,
     /// The slots that no child has, up to the configured limit.
@@ -298,6 +300,7 @@ pub(crate) mod tests {
             bytes: 10_240_000,
             duration_ms: 1_000,
             compressed_form_bytes: 0,
+            tunnels: 0,
             cpu: Cpu { user: 0.03, system: 0.5, children_user: 0.0, children_system: 1.0 },
             open_slots: 3,
             children: vec![

@@ -7,15 +7,16 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use bytes::Bytes;
 use evenkeel_message::{
-    AllowEncodedSlashes, Answer, BodyLength, MayWait, Method, Name, Proxied, Request, Response,
-    Source, Status, Version, eq_ignore_case,
+    AllowEncodedSlashes, Answer, BodyLength, Level, MayWait, Method, Name, Notice, Proxied,
+    Request, Response, Source, Status, Version, eq_ignore_case,
 };
 use evenkeel_modules::proxy;
 use evenkeel_modules::proxy::http::{self, Framing, Sender};
+use evenkeel_modules::ssl::{self, NoConnector};
 use evenkeel_proto::{OriginHead, OriginLimits, encode_chunk};
 use evenkeel_upstream::{
-    OriginAnswered, OriginAsk, OriginFailure, OriginFailureKind, Upload, UploadFraming, ask_origin,
-    prefetch,
+    OriginAnswered, OriginAsk, OriginFailure, OriginFailureKind, Tls, Upload, UploadFraming,
+    ask_origin, prefetch,
 };
 use std::pin::Pin;
 use std::rc::Rc;
@@ -44,6 +45,8 @@ pub(crate) async fn pass_on(
     };
     // A target without parameters has no connections that are kept (proxy_util.c:
     // ap_proxy_pre_request).
+    let upgrade = proxy::upgrade_of(request, &proxied, worker)
+        .filter(|_| version == Version::Http11 && request.previous.is_none());
     let keeps = worker.is_some_and(|worker| worker.disable_reuse != Some(true))
         && version == Version::Http11
         && !says(request, "proxy-nokeepalive");
@@ -51,6 +54,10 @@ pub(crate) async fn pass_on(
         && plan.proxy.forward_continue != Some(false)
         && request.body.is_some()
         && is_expecting(request);
+    let tls = match proxied.target.scheme.is_secure() {
+        true => Some(tls(pipeline, request, plan, &proxied)?),
+        false => None,
+    };
     let may_wait = pipeline.before_wait(request, plan).await;
     let body = Outgoing::read(pipeline, request, plan, (version, expects), &may_wait).await?;
     let waiting = Waiting { module: "proxy_http", patience: patience.silence };
@@ -62,6 +69,7 @@ pub(crate) async fn pass_on(
         software: &pipeline.site.identity.banner,
         framing: body.framing,
         expects,
+        upgrade: upgrade.as_deref(),
         keeps,
         version,
     };
@@ -74,10 +82,12 @@ pub(crate) async fn pass_on(
     let path = request.resource.path.to_vec();
     let ask = OriginAsk {
         target: proxied.target,
+        tls,
         first,
         upload,
         is_head: request.method_name() == b"HEAD",
         is_idempotent: is_idempotent(request.resource.method),
+        upgrade: upgrade.clone(),
         keeps,
         ttl: worker.and_then(|worker| worker.ttl),
         limits,
@@ -100,16 +110,57 @@ pub(crate) async fn pass_on(
         }
     };
     let asked = ask_origin(&may_wait, ask, &pipeline.blocking_pool, &departure, interim, &late);
-    let OriginAnswered { head, body } = match asked.await {
+    let OriginAnswered { head, body, tunnel } = match asked.await {
         Ok(answered) => answered,
         Err(failure) => return Err(refuse(request, &failure, &path)),
     };
     let may_override = request.resource.depth == 0 && request.previous.is_none();
-    let response = http::respond(request, head, body, &sender);
+    let mut response = http::respond(request, head, body, &sender);
+    response.tunnel = tunnel;
     match may_override && plan.proxy.overrides(response.status) {
         true => Err(replace(request, &response)),
         false => Ok(response),
     }
+}
+
+/// The TLS of the connection to a server. With ProxyPreserveHost, the server is asked for the host
+/// of the request (proxy_util.c: `ap_proxy_determine_connection`).
+///
+/// # Errors
+/// 500 if SSLProxyEngine is off or its settings cannot be used.
+fn tls(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    proxied: &Proxied,
+) -> Result<Tls, Answer> {
+    let target = &*proxied.target;
+    let asked = match plan.proxy.preserve_host {
+        Some(true) => std::str::from_utf8(&request.host).map(str::to_owned).ok(),
+        _ => None,
+    };
+    let asked = asked.filter(|host| !host.is_empty());
+    let host = asked.map_or_else(|| target.host.clone(), Into::into);
+    let connector = match ssl::connector(&plan.ssl) {
+        Ok(connector) => connector,
+        Err(why) => {
+            let server = pipeline.site.server(request.server).name().to_owned();
+            let notice = match why {
+                NoConnector::Off => {
+                    let text = format!("SSL Proxy requested for {server} but not enabled for us.");
+                    Notice::new("ssl", Level::Error, 10272, text)
+                }
+                NoConnector::Faulty(text) => Notice::own("ssl", Level::Error, text),
+            };
+            request.notify(notice);
+            let (host, port) = (&target.host, target.port);
+            let scheme = target.scheme.name().to_ascii_uppercase();
+            let text = format!("{scheme}: failed to enable ssl support for {host}:{port} ({host})");
+            request.notify(Notice::new("proxy", Level::Error, 961, text));
+            return Err(Status::INTERNAL_SERVER_ERROR.into());
+        }
+    };
+    Ok(Tls { connector, host })
 }
 
 /// Whether the client waits for `100 Continue`.

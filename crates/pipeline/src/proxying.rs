@@ -79,14 +79,18 @@ async fn try_to_pass_on(
     if let Some(response) = answer_here(pipeline, request)? {
         return Ok(response);
     }
+    let site = &pipeline.site;
     let is_spoken = match proxied.target.scheme {
-        Scheme::Fcgi => pipeline.site.speaks_fcgi,
-        Scheme::Http => pipeline.site.speaks_http,
+        Scheme::Fcgi => site.speaks_fcgi,
+        Scheme::Http => site.speaks_http,
+        Scheme::Https => site.speaks_http && site.speaks_tls,
+        Scheme::Ws => site.speaks_http || site.speaks_websocket,
+        Scheme::Wss => (site.speaks_http || site.speaks_websocket) && site.speaks_tls,
     };
     if !is_spoken {
         return Err(refuse_scheme(request, &proxied));
     }
-    if proxied.target.scheme == Scheme::Http {
+    if proxied.target.scheme.is_http() {
         return Box::pin(origin::pass_on(pipeline, request, plan, proxied)).await;
     }
     let mut script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;

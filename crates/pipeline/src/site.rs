@@ -63,6 +63,10 @@ pub struct Site {
     pub speaks_fcgi: bool,
     /// Whether mod_proxy_http is active.
     pub speaks_http: bool,
+    /// Whether mod_ssl is active.
+    pub speaks_tls: bool,
+    /// Whether mod_proxy_wstunnel is active.
+    pub speaks_websocket: bool,
     /// The name of the module that runs programs, for the error log; none if neither mod_cgid nor
     /// mod_cgi is active.
     pub runs_programs: Option<&'static str>,
@@ -326,8 +330,10 @@ impl Site {
         let rewrites = language.vocabulary.module_loaded("mod_rewrite.c");
         let speaks_fcgi = language.vocabulary.module_loaded("mod_proxy_fcgi.c");
         let speaks_http = language.vocabulary.module_loaded("mod_proxy_http.c");
-        let passes_on =
-            language.vocabulary.module_loaded("mod_proxy.c") && (speaks_fcgi || speaks_http);
+        let speaks_tls = language.vocabulary.module_loaded("mod_ssl.c");
+        let speaks_websocket = language.vocabulary.module_loaded("mod_proxy_wstunnel.c");
+        let passes_on = language.vocabulary.module_loaded("mod_proxy.c")
+            && (speaks_fcgi || speaks_http || speaks_websocket);
         let runs_programs = [("mod_cgid.c", "cgid"), ("mod_cgi.c", "cgi")]
             .into_iter()
             .find(|(file, _)| language.vocabulary.module_loaded(file))
@@ -356,6 +362,8 @@ impl Site {
             passes_on,
             speaks_fcgi,
             speaks_http,
+            speaks_tls,
+            speaks_websocket,
             runs_programs,
             runs_suexec: global.unixd.runs_suexec(),
             needs_launcher,

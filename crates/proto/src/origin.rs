@@ -108,6 +108,12 @@ pub fn parse_origin_head(
     no_body: bool,
     limits: &OriginLimits,
 ) -> Result<Option<OriginHead>, OriginFault> {
+    // httparse skips all empty lines. One may be left of the response before (mod_proxy_http.c:
+    // `ap_proxy_http_process_response`).
+    let behind = buffer.strip_prefix(b"\r\n").or_else(|| buffer.strip_prefix(b"\n"));
+    if behind.is_some_and(|rest| matches!(rest.first(), Some(b'\r' | b'\n'))) {
+        return Err(OriginFault::StatusLine);
+    }
     let mut lines = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut lines);
     let mut config = ParserConfig::default();
@@ -367,6 +373,8 @@ mod tests {
             "HTTP/1.1 099 X\r\n\r\n",
             "HTTP/1.1 2000\r\n\r\n",
             "HTTP/1.2 200 OK\r\n\r\n",
+            "\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+            "\n\r\n",
         ] {
             assert_eq!(parse(text).err(), Some(StatusLine), "{text}");
         }

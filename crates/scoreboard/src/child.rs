@@ -56,11 +56,13 @@ pub enum Counter {
     OldestTriedUs,
     /// Bytes of compressed forms in the caches of the child's threads.
     CompressedFormBytes,
+    /// Connections that have switched to another protocol and pass through to a server.
+    Tunnels,
 }
 
 impl Counter {
     /// Every counter, in the order of the line.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Busy,
         Self::Reserved,
         Self::Runnable,
@@ -82,6 +84,7 @@ impl Counter {
         Self::OldestWaitUs,
         Self::OldestTriedUs,
         Self::CompressedFormBytes,
+        Self::Tunnels,
     ];
 }
 

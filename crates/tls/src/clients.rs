@@ -240,7 +240,7 @@ impl ClientCertVerifier for Clients {
     }
 }
 
-fn is_unknown_issuer(error: &Error) -> bool {
+pub(crate) fn is_unknown_issuer(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::UnknownIssuer))
 }
 
@@ -287,7 +287,7 @@ fn reason(error: &Error) -> String {
 }
 
 /// Subject and issuer of a certificate, in DER.
-fn ends<'a>(der: &'a CertificateDer<'_>) -> Option<(&'a [u8], &'a [u8])> {
+pub(crate) fn ends<'a>(der: &'a CertificateDer<'_>) -> Option<(&'a [u8], &'a [u8])> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let certificate = certificate.tbs_certificate;
     Some((certificate.subject.as_raw(), certificate.issuer.as_raw()))

@@ -1,6 +1,7 @@
 //! A certificate with its chain and its private key, made from the texts of PEM files.
 
 use crate::certificate::key_bits;
+use crate::clients::ends;
 use crate::pem::{Block, blocks};
 use pkcs8::EncryptedPrivateKeyInfo;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -79,9 +80,43 @@ fn is_key(block: &Block) -> bool {
 /// There is none, its kind is unknown, or no passphrase opens it.
 pub fn private_key(text: &[u8], ask: AskPassphrase<'_>) -> Result<PrivateKeyDer<'static>, String> {
     let blocks = blocks(text).map_err(|error| format!("line {}: {}", error.line, error.text))?;
-    let Some(block) = blocks.into_iter().find(is_key) else {
-        return Err("the file has no private key".to_owned());
-    };
+    match blocks.into_iter().find(is_key) {
+        Some(block) => key_of(block, ask),
+        None => Err("the file has no private key".to_owned()),
+    }
+}
+
+/// The certificates of a PEM file with their keys: a key stands before or behind its certificate
+/// (SSLProxyMachineCertificateFile; ssl_engine_init.c: ssl_init_proxy_certs).
+///
+/// # Errors
+/// The file is damaged, or a certificate has no key or another's.
+pub fn identities(text: &[u8]) -> Result<Vec<Identity>, String> {
+    let incomplete = || "a certificate has no private key, or an encrypted one".to_owned();
+    let blocks = blocks(text).map_err(|error| format!("line {}: {}", error.line, error.text))?;
+    let (mut identities, mut certificate, mut key) = (Vec::new(), None, None);
+    for block in blocks {
+        if is_key(&block) {
+            key = Some(key_of(block, &mut |_| Ok(None)).map_err(|_| incomplete())?);
+        } else if matches!(&block.label[..], "CERTIFICATE" | "X509 CERTIFICATE") {
+            if certificate.replace(CertificateDer::from(block.der)).is_some() {
+                return Err(incomplete());
+            }
+        } else {
+            continue;
+        }
+        if let (Some(chain), Some(own)) = (&certificate, &key) {
+            identities.push(Identity::new(vec![CertificateDer::clone(chain)], own)?);
+            (certificate, key) = (None, None);
+        }
+    }
+    match certificate {
+        Some(_) => Err(incomplete()),
+        None => Ok(identities),
+    }
+}
+
+fn key_of(block: Block, ask: AskPassphrase<'_>) -> Result<PrivateKeyDer<'static>, String> {
     if block.old_encryption {
         return Err(format!(
             "line {}: the key is encrypted in the form of OpenSSL before 1.0; convert it with \
@@ -135,6 +170,22 @@ impl Identity {
         let bits = key_bits(leaf).unwrap_or(usize::MAX);
         let signs_slowly = is_rsa && bits > LONGEST_QUICK_RSA;
         Ok(Self { key: Arc::new(key), is_rsa, signs_slowly })
+    }
+
+    /// The identity with the issuers of its certificate behind it, if `authorities` has them.
+    #[must_use]
+    pub fn with_issuers(&self, authorities: &[CertificateDer<'static>]) -> Self {
+        let mut chain = self.key.cert.clone();
+        while let Some((subject, issuer)) = chain.last().and_then(ends)
+            && subject != issuer
+            && let Some(next) =
+                authorities.iter().find(|der| ends(der).is_some_and(|(name, _)| name == issuer))
+            && !chain.contains(next)
+        {
+            chain.push(next.clone());
+        }
+        let key = Arc::new(CertifiedKey::new(chain, Arc::clone(&self.key.key)));
+        Self { key, ..self.clone() }
     }
 
     /// The certificate of the server itself.

@@ -22,6 +22,9 @@
 //! 5. A session may be parked whenever the [`Outgoing`] is empty. It holds no buffer unless
 //!    [`Session::has_partial`].
 //!
+//! A proxy is a client itself: a [`Connector`] makes the [`ServerSession`] of each connection to a
+//! server.
+//!
 //! A [`Failure`] ends the session: the transport sends the [`Outgoing`] (it has the alert), writes
 //! [`Failure::notice`] to the error log and closes; for [`Kind::PlainHttp`] it first answers 400 in
 //! clear text. A client that closes the socket without `close_notify` has cut the stream off: that
@@ -32,6 +35,7 @@ mod cache;
 mod certificate;
 mod ciphers;
 mod clients;
+mod connector;
 mod facts;
 mod failure;
 mod host;
@@ -40,6 +44,7 @@ mod outgoing;
 mod pem;
 mod protocols;
 mod secrets;
+mod servers;
 mod session;
 mod suites;
 #[cfg(test)]
@@ -51,14 +56,18 @@ pub use cache::Cache;
 pub use certificate::key_bits;
 pub use ciphers::{Invalid, Selection, parse as parse_ciphers, parse_new as parse_new_ciphers};
 pub use clients::{ClientSettings, Demand, Revocation, Verdict};
+pub use connector::{Connector, ConnectorSettings, ServerSession};
 pub use facts::Facts;
 pub use failure::{Failure, Kind};
 pub use host::{Door, Hello, Host, Resumption, Settings};
-pub use identity::{AskPassphrase, Identity, Remark, certificates, has_key, private_key};
+pub use identity::{
+    AskPassphrase, Identity, Remark, certificates, has_key, identities, private_key,
+};
 pub use outgoing::Outgoing;
 pub use pem::{Block, Damaged, blocks as pem_blocks, write as write_pem};
 pub use protocols::Versions;
 pub use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 pub use secrets::{SECRETS_WORDS, Secrets, Words};
+pub use servers::{NameCheck, PeerCheck, PeerFault, ServerSettings, ServerTrust};
 pub use session::{Progress, RECORD, Session, Step, StepDone};
 pub use suites::Suite;

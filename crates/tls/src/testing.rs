@@ -135,7 +135,7 @@ pub(crate) fn slow_settings(index: usize, name: &str) -> Settings {
 
 /// An authority or a client with its certificate.
 pub(crate) struct Party {
-    chain: Vec<CertificateDer<'static>>,
+    pub(crate) chain: Vec<CertificateDer<'static>>,
     is_root: bool,
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
 }
@@ -155,6 +155,12 @@ impl Party {
             params.not_after = rcgen::date_time_ymd(2020, 1, 1);
         }
         Self::of(params, Some(authority))
+    }
+
+    /// A server with a certificate that it has signed itself.
+    pub(crate) fn server(names: &[&str]) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        Self::of(rcgen::CertificateParams::new(names).unwrap(), None)
     }
 
     fn of(mut params: rcgen::CertificateParams, above: Option<&Party>) -> Self {

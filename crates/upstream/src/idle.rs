@@ -2,10 +2,8 @@
 //! taken first, so that few of them stay in use. A connection stays registered with the runtime
 //! that it was made in.
 
-use evenkeel_message::Address;
-use evenkeel_sys::watch::WatchedSocket;
+use crate::origin_stream::{OriginStream, Wanted};
 use std::cell::RefCell;
-use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Id};
 
@@ -18,8 +16,8 @@ thread_local! {
 
 /// An idle connection.
 struct Idle {
-    address: Address,
-    socket: WatchedSocket,
+    wanted: Wanted,
+    stream: OriginStream,
     /// The runtime that watches the socket.
     runtime: Id,
     since: Instant,
@@ -27,31 +25,23 @@ struct Idle {
     end: Instant,
 }
 
-impl Idle {
-    /// Whether the server has neither closed the connection nor sent something unasked.
-    fn is_sound(&self) -> bool {
-        let peeked = self.socket.socket().peek();
-        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-    }
-}
-
-/// Takes an idle connection to this address that has rested for less than `rest`. Connections that
+/// Takes an idle connection of this kind that has rested for less than `rest`. Connections that
 /// have ended are closed on the way.
 ///
 /// # Panics
 /// Panics outside a runtime.
-pub(crate) fn take(address: &Address, rest: Duration) -> Option<WatchedSocket> {
+pub(crate) fn take(wanted: &Wanted, rest: Duration) -> Option<OriginStream> {
     IDLE.with_borrow_mut(|idle| {
         let runtime = if idle.is_empty() { return None } else { Handle::current().id() };
         let now = Instant::now();
         idle.retain(|one| one.runtime == runtime && now < one.end);
-        while let Some(at) = idle.iter().rposition(|one| one.address == *address) {
-            let one = idle.remove(at);
-            if !one.is_sound() {
+        while let Some(at) = idle.iter().rposition(|one| one.wanted == *wanted) {
+            let mut one = idle.remove(at);
+            if !one.stream.is_sound() {
                 continue;
             }
             if now.duration_since(one.since) < rest {
-                return Some(one.socket);
+                return Some(one.stream);
             }
             // All others have rested longer.
             idle.insert(at, one);
@@ -66,9 +56,9 @@ pub(crate) fn take(address: &Address, rest: Duration) -> Option<WatchedSocket> {
 ///
 /// # Panics
 /// Panics outside a runtime.
-pub(crate) fn keep(address: &Address, socket: WatchedSocket, rest: Duration) {
+pub(crate) fn keep(wanted: Wanted, stream: OriginStream, rest: Duration) {
     let (runtime, since) = (Handle::current().id(), Instant::now());
-    let new = Idle { address: address.clone(), socket, runtime, since, end: since + rest };
+    let new = Idle { wanted, stream, runtime, since, end: since + rest };
     IDLE.with_borrow_mut(|idle| {
         idle.retain(|one| since < one.end);
         if idle.len() >= MOST_IDLE {
@@ -81,21 +71,27 @@ pub(crate) fn keep(address: &Address, socket: WatchedSocket, rest: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_message::Address;
     use evenkeel_sys::socket::Socket;
+    use evenkeel_sys::watch::WatchedSocket;
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn address(name: &str) -> Address {
-        Address::Unix(name.into())
+    fn wanted(name: &str) -> Wanted {
+        Wanted { address: Address::Unix(name.into()), tls: None }
     }
 
-    fn pair() -> (UnixStream, WatchedSocket) {
+    fn keep(wanted: &Wanted, stream: OriginStream, rest: Duration) {
+        super::keep(wanted.clone(), stream, rest);
+    }
+
+    fn pair() -> (UnixStream, OriginStream) {
         let (server, socket) = UnixStream::pair().unwrap();
         socket.set_nonblocking(true).unwrap();
         let socket = WatchedSocket::for_reading(Socket::new(socket.into()));
-        (server, socket.map_err(|(_, error)| error).unwrap())
+        (server, OriginStream::Plain(socket.map_err(|(_, error)| error).unwrap()))
     }
 
     fn count() -> usize {
@@ -107,7 +103,7 @@ mod tests {
         let build = || tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let runtime = build();
         let inside = runtime.enter();
-        let (one, other) = (address("/one"), address("/other"));
+        let (one, other) = (wanted("/one"), wanted("/other"));
         let (_server, socket) = pair();
         keep(&one, socket, HOUR);
         assert!(take(&other, HOUR).is_none());

@@ -3,14 +3,17 @@
 //! whole. A long one is a stream, which is read ahead while the client does not read.
 
 use crate::connect::{Patience, connect};
-use crate::conversation::{Connection, SLOW_AFTER};
+use crate::conversation::SLOW_AFTER;
 use crate::failure::FailureKind;
 use crate::idle;
 use crate::origin_failure::{OriginFailure, OriginFailureKind};
-use crate::origin_link::{OriginLink, Upload};
+use crate::origin_link::{OriginConnection, OriginLink, Upload};
+use crate::origin_stream::{OriginStream, Tls, Wanted};
 use crate::places::Place;
 use bytes::Bytes;
-use evenkeel_message::{Body, Chunk, Departure, Late, MayWait, ReadAhead, Source, Target};
+use evenkeel_message::{
+    Body, Chunk, Departure, Late, MayWait, ReadAhead, Source, Switched, Target, eq_ignore_case,
+};
 use evenkeel_proto::{OriginHead, OriginLimits, ResponseLength};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use std::cell::RefCell;
@@ -41,6 +44,8 @@ const FRESH: Duration = Duration::from_secs(1);
 pub struct OriginAsk {
     /// The server.
     pub target: Arc<Target>,
+    /// The TLS of the connection; none in clear text.
+    pub tls: Option<Tls>,
     /// The head of the request, and the beginning of its body.
     pub first: Vec<u8>,
     /// The rest of its body.
@@ -49,6 +54,8 @@ pub struct OriginAsk {
     pub is_head: bool,
     /// Whether the request may be sent twice (RFC 9110, section 9.2.2).
     pub is_idempotent: bool,
+    /// The protocol that the request asks the server to switch to (Upgrade).
+    pub upgrade: Option<Vec<u8>>,
     /// Whether the connection is used again after the response.
     pub keeps: bool,
     /// The time for which an idle connection is kept (`ttl`).
@@ -69,6 +76,8 @@ pub struct OriginAnswered {
     pub head: OriginHead,
     /// The body, with its length if the server has stated it.
     pub body: Body,
+    /// The tunnel, if the server has switched to the protocol that was asked for (101).
+    pub tunnel: Option<Switched>,
 }
 
 /// Sends a request and waits for the head of the final response. The heads of interim responses are
@@ -100,19 +109,16 @@ async fn try_to_ask(
     late: &Rc<RefCell<Late>>,
 ) -> Result<OriginAnswered, OriginFailureKind> {
     let rest = if ask.is_idempotent { KEPT_FOR } else { FRESH };
+    let wanted = Wanted { address: ask.target.address.clone(), tls: ask.tls.take() };
     let mut kept = match ask.keeps {
-        true => idle::take(&ask.target.address, rest),
+        true => idle::take(&wanted, rest),
         false => None,
     };
     loop {
         let is_kept = kept.is_some();
         let connection = match kept.take() {
-            Some(socket) => Connection::Kept(socket),
-            None => {
-                let connected =
-                    connect(&ask.target.address, ask.patience.connect, blocking_pool).await;
-                Connection::New(connected.map_err(unreachable)?)
-            }
+            Some(stream) => OriginConnection::Kept(stream),
+            None => connect_new(&wanted, ask.patience.connect, blocking_pool).await?,
         };
         let upload = ask.upload.take();
         let begun = OriginLink::begin(connection, &ask.first, upload, ask.patience.silence)?;
@@ -125,7 +131,7 @@ async fn try_to_ask(
             }
         };
         match final_head(&mut link, &ask, departure, interim).await {
-            Ok(head) => return answer(head, link, ask, late).await,
+            Ok(head) => return answer(head, link, (ask, wanted), late).await,
             // The connection was being closed while it was taken.
             Err(OriginFailureKind::Ended(_))
                 if is_kept && ask.is_idempotent && !link.has_heard() =>
@@ -138,6 +144,19 @@ async fn try_to_ask(
             Err(kind) => return Err(kind),
         }
     }
+}
+
+async fn connect_new(
+    wanted: &Wanted,
+    patience: Duration,
+    blocking_pool: &BlockingPool,
+) -> Result<OriginConnection, OriginFailureKind> {
+    let begin = Instant::now();
+    let connected = connect(&wanted.address, patience, blocking_pool).await.map_err(unreachable)?;
+    let Some(tls) = &wanted.tls else { return Ok(OriginConnection::New(connected)) };
+    let left = patience.saturating_sub(begin.elapsed());
+    let secured = Box::pin(OriginStream::secure(connected, tls, left)).await?;
+    Ok(OriginConnection::Secured(secured))
 }
 
 fn unreachable(kind: FailureKind) -> OriginFailureKind {
@@ -173,8 +192,19 @@ async fn final_head(
         let head = head.await?;
         if head.status == 101 {
             let protocol = head.fields.joined("Upgrade").unwrap_or_default();
-            let protocol = String::from_utf8_lossy(&protocol).into_owned();
-            return Err(OriginFailureKind::Switched(protocol));
+            // The request has asked for one protocol, and has been sent to its end
+            // (RFC 9110, section 7.8).
+            if ask.upgrade.as_deref().is_some_and(|asked| eq_ignore_case(asked, &protocol))
+                && link.is_sent()
+            {
+                return Ok(head);
+            }
+            let text = |protocol: &[u8]| match protocol {
+                [] => "n/a".to_owned(),
+                protocol => String::from_utf8_lossy(protocol).into_owned(),
+            };
+            let asked = text(ask.upgrade.as_deref().unwrap_or_default());
+            return Err(OriginFailureKind::Switched(text(&protocol), asked));
         }
         if !head.is_interim() {
             return Ok(head);
@@ -197,9 +227,14 @@ async fn final_head(
 async fn answer(
     head: OriginHead,
     mut link: OriginLink,
-    ask: OriginAsk,
+    (ask, wanted): (OriginAsk, Wanted),
     late: &Rc<RefCell<Late>>,
 ) -> Result<OriginAnswered, OriginFailureKind> {
+    if head.status == 101 {
+        let tunnel = link.into_tunnel(ask.path, ask.target, Rc::clone(late))?;
+        let tunnel = Some(Switched(Box::pin(tunnel)));
+        return Ok(OriginAnswered { head, body: Body::Empty, tunnel });
+    }
     let length = match head.length {
         ResponseLength::Exact(length) => Some(length),
         _ => None,
@@ -210,7 +245,7 @@ async fn answer(
     let rest = ask.ttl.unwrap_or(KEPT_FOR).min(said.unwrap_or(KEPT_FOR));
     let stream = Stream {
         open: Some(Open { link, _place: ask.place }),
-        keeps: keeps.then_some(rest),
+        keeps: keeps.then_some((rest, wanted)),
         first: VecDeque::new(),
         failure: None,
         late: Rc::clone(late),
@@ -219,7 +254,7 @@ async fn answer(
     };
     let length = if head.length == ResponseLength::None { Some(0) } else { length };
     let body = stream.whole_or_stream(length).await?;
-    Ok(OriginAnswered { head, body })
+    Ok(OriginAnswered { head, body, tunnel: None })
 }
 
 /// The connection and the place of a response whose end has not been received.
@@ -233,8 +268,8 @@ struct Stream {
     /// `None` after the end of the response: a client that reads slowly holds neither the
     /// connection to the server nor the place.
     open: Option<Open>,
-    /// The time for which the connection is kept afterwards, if it is.
-    keeps: Option<Duration>,
+    /// The time for which the connection is kept afterwards, if it is, and what it is kept as.
+    keeps: Option<(Duration, Wanted)>,
     /// The pieces that were received before the stream was polled.
     first: VecDeque<Bytes>,
     /// The failure behind them.
@@ -293,10 +328,10 @@ impl Stream {
             Ok(Some(bytes)) => Poll::Ready(Ok(Some(bytes))),
             Ok(None) => {
                 if let Some(Open { link, _place }) = self.open.take()
-                    && let Some(rest) = self.keeps
-                    && let Some(socket) = link.into_idle()
+                    && let Some((rest, wanted)) = self.keeps.take()
+                    && let Some(stream) = link.into_idle()
                 {
-                    idle::keep(&self.target.address, socket, rest);
+                    idle::keep(wanted, stream, rest);
                 }
                 Poll::Ready(Ok(None))
             }

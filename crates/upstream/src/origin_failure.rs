@@ -2,6 +2,7 @@
 
 use evenkeel_message::{Address, Level, Notice, Status, Target, quoted};
 use evenkeel_proto::OriginFault;
+use evenkeel_tls::PeerFault;
 use std::io;
 use std::sync::Arc;
 
@@ -12,18 +13,25 @@ pub enum OriginFailureKind {
     Unresolved,
     /// The connection could not be made.
     Unreachable(io::Error),
+    /// The handshake of TLS has failed.
+    Handshake(io::Error),
+    /// The certificate of the server is not that of the host, which is named, or not current.
+    Peer(PeerFault, String),
     /// The body of the request could not be received from the client.
     Body(io::Error),
     /// The server neither sent nor accepted anything in time.
     Silent,
     /// The connection ended before the response did.
     Ended(io::Error),
+    /// The connection ended in the head of the response, behind its first line.
+    EndedInHead(io::Error),
     /// The response is malformed.
     Malformed(OriginFault),
     /// The server sent too many interim responses.
     ManyInterim,
-    /// The server switched to this protocol, which was not asked for (101).
-    Switched(String),
+    /// The server switched to the first protocol, while the second was asked for (101). `n/a` is
+    /// none.
+    Switched(String, String),
     /// The client has disconnected.
     ClientGone,
 }
@@ -44,15 +52,18 @@ impl OriginFailure {
     pub fn status(&self) -> Status {
         match self.kind {
             OriginFailureKind::Silent => Status::GATEWAY_TIMEOUT,
-            OriginFailureKind::Unresolved => Status::INTERNAL_SERVER_ERROR,
+            OriginFailureKind::Unresolved
+            | OriginFailureKind::Handshake(_)
+            | OriginFailureKind::Peer(..) => Status::INTERNAL_SERVER_ERROR,
             OriginFailureKind::Unreachable(_) | OriginFailureKind::ClientGone => {
                 Status::SERVICE_UNAVAILABLE
             }
             OriginFailureKind::Body(_) => Status::BAD_REQUEST,
             OriginFailureKind::Ended(_)
+            | OriginFailureKind::EndedInHead(_)
             | OriginFailureKind::Malformed(_)
             | OriginFailureKind::ManyInterim
-            | OriginFailureKind::Switched(_) => Status::BAD_GATEWAY,
+            | OriginFailureKind::Switched(..) => Status::BAD_GATEWAY,
         }
     }
 
@@ -68,13 +79,17 @@ impl OriginFailure {
             | OriginFailureKind::Malformed(OriginFault::StatusLine) => {
                 Some("Error reading from remote server".into())
             }
+            OriginFailureKind::Handshake(_) | OriginFailureKind::Peer(..) => {
+                Some("Error during SSL Handshake with remote server".into())
+            }
             OriginFailureKind::ManyInterim => {
                 Some("Too many (10) interim responses from origin server".into())
             }
-            OriginFailureKind::Switched(protocol) => {
-                Some(format!("Unexpected Upgrade: {protocol} (expecting n/a)"))
+            OriginFailureKind::Switched(protocol, asked) => {
+                Some(format!("Unexpected Upgrade: {protocol} (expecting {asked})"))
             }
             OriginFailureKind::Malformed(_)
+            | OriginFailureKind::EndedInHead(_)
             | OriginFailureKind::Unreachable(_)
             | OriginFailureKind::Body(_)
             | OriginFailureKind::ClientGone => None,
@@ -104,31 +119,59 @@ impl OriginFailure {
             }
             OriginFailureKind::Silent if is_late => Some(error(
                 1110,
-                format!("Network error reading response from {}: no data in time", self.target),
+                format!("error reading response from {}: no data in time", self.target),
             )),
             OriginFailureKind::Silent => Some(
                 error(1102, format!("error reading status line from remote server {host}:{port}"))
                     .because(&io::ErrorKind::TimedOut.into()),
             ),
             OriginFailureKind::Ended(cause) if is_late => {
-                let text = format!("Network error reading response from {}", self.target);
+                let text = format!("error reading response from {}", self.target);
                 Some(error(1110, text).because(cause))
             }
             OriginFailureKind::Ended(cause) => Some(
                 error(1102, format!("error reading status line from remote server {host}:{port}"))
                     .because(cause),
             ),
-            OriginFailureKind::Malformed(fault) => {
-                let text = format!("bad response from {}: {fault}", self.target);
-                Some(Notice::own("proxy_http", Level::Error, text))
+            OriginFailureKind::EndedInHead(cause) => {
+                let text = format!("Error reading headers from backend {}", self.target);
+                Some(error(10404, text).because(cause))
             }
-            OriginFailureKind::ManyInterim | OriginFailureKind::Switched(_) => None,
+            OriginFailureKind::Malformed(fault) => Some(self.malformed(*fault)),
+            OriginFailureKind::ManyInterim | OriginFailureKind::Switched(..) => None,
+            OriginFailureKind::Handshake(cause) => {
+                let text = format!("SSL Proxy connect failed: {}", self.target);
+                Some(Notice::new("ssl", Level::Error, 2003, text).because(cause))
+            }
+            OriginFailureKind::Peer(fault, wanted) => Some(peer_notice(fault, wanted)),
         };
         let reason = self.reason().filter(|_| !is_late).map(|reason| {
             let text = format!("{reason} returned by {}", quoted(path));
             Notice::new("proxy", Level::Error, 898, text)
         });
         cause.into_iter().chain(reason).collect()
+    }
+
+    /// The line about a tunnel that one side has broken off, or that was silent for too long.
+    pub(crate) fn tunnel_notice(&self, path: &[u8]) -> Option<Notice> {
+        let OriginFailureKind::Ended(cause) = &self.kind else { return None };
+        let text = format!("the tunnel of {} to {} was broken off", quoted(path), self.target);
+        Some(Notice::own("proxy_http", Level::Info, text).because(cause))
+    }
+
+    /// The line about a malformed response, with the number of Apache's line about it.
+    fn malformed(&self, fault: OriginFault) -> Notice {
+        let number = match fault {
+            OriginFault::LargeField => 10124,
+            OriginFault::Field | OriginFault::ManyFields | OriginFault::LargeHead => 1106,
+            OriginFault::TwoFramings => 1107,
+            OriginFault::Length => 1587,
+            OriginFault::Chunk => 1590,
+            OriginFault::Coding => 2555,
+            OriginFault::StatusLine => 1102,
+        };
+        let text = format!("bad response from {}: {fault}", self.target);
+        Notice::new("proxy_http", Level::Error, number, text)
     }
 
     /// The line about a failed connection.
@@ -153,4 +196,22 @@ impl OriginFailure {
         let text = format!("HTTP: failed to make connection to backend: {}", self.target.host);
         Notice::new("proxy_http", Level::Error, 1114, text)
     }
+}
+
+/// The line about the certificate of a server (ssl_engine_io.c: ssl_io_filter_handshake).
+fn peer_notice(fault: &PeerFault, wanted: &str) -> Notice {
+    let (number, text) = match fault {
+        PeerFault::Expired => (2004, "SSL Proxy: Peer certificate is expired".to_owned()),
+        PeerFault::Name => {
+            (2411, format!("SSL Proxy: Peer certificate does not match for hostname {wanted}"))
+        }
+        PeerFault::CommonName(name) => (
+            2005,
+            format!(
+                "SSL Proxy: Peer certificate CN mismatch: Certificate CN: {name} Requested \
+                 hostname: {wanted}"
+            ),
+        ),
+    };
+    Notice::new("ssl", Level::Error, number, text)
 }

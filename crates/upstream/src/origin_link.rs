@@ -1,20 +1,25 @@
 //! One HTTP request on its connection to a server: sends what is left of the request while it reads
 //! the response, since a server may answer before it has read everything.
 
-use crate::conversation::{Connection, SLOW_AFTER};
+use crate::conversation::SLOW_AFTER;
 use crate::origin_failure::OriginFailureKind;
+use crate::origin_stream::OriginStream;
 use crate::timer::Timer;
+use crate::tunnel::{Flow, OriginTunnel};
 use bytes::Bytes;
-use evenkeel_message::{Fields, Source};
+use evenkeel_message::{Fields, Late, Source, Target};
 use evenkeel_proto::{
     OriginBody, OriginHead, OriginLimits, ResponseLength, Step, encode_chunk, encode_end,
     parse_origin_head,
 };
+use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -49,9 +54,34 @@ pub struct Upload {
     pub is_held: bool,
 }
 
+/// The connection of a request.
+pub(crate) enum OriginConnection {
+    /// A new one in clear text.
+    New(Socket),
+    /// A new one whose handshake of TLS has ended.
+    Secured(OriginStream),
+    /// One that was kept after another request, and is watched for reading at least.
+    Kept(OriginStream),
+}
+
+impl OriginConnection {
+    /// Watches the socket, for reading alone unless something is left to be written.
+    fn watched(self, writes: bool) -> io::Result<OriginStream> {
+        let watched = match self {
+            OriginConnection::Kept(stream) if writes => return stream.for_writing(),
+            OriginConnection::Kept(stream) | OriginConnection::Secured(stream) => {
+                return Ok(stream);
+            }
+            OriginConnection::New(socket) if writes => WatchedSocket::new(socket),
+            OriginConnection::New(socket) => WatchedSocket::for_reading(socket),
+        };
+        watched.map(OriginStream::Plain).map_err(|(_, error)| error)
+    }
+}
+
 /// A request in progress. Dropping it closes the connection.
 pub(crate) struct OriginLink {
-    socket: WatchedSocket,
+    stream: OriginStream,
     /// Bytes to be sent, and how many of them were.
     out: Vec<u8>,
     sent: usize,
@@ -92,14 +122,21 @@ impl OriginLink {
     /// # Errors
     /// The runtime cannot watch the socket.
     pub(crate) fn begin(
-        connection: Connection,
+        connection: OriginConnection,
         first: &[u8],
         upload: Option<Upload>,
         silence: Duration,
     ) -> Result<Result<Self, Option<Upload>>, OriginFailureKind> {
-        let is_kept = matches!(connection, Connection::Kept(_));
         let (mut out, mut is_cut) = (Vec::new(), false);
-        match connection.socket().send(&[IoSlice::new(first)], false) {
+        let is_kept = matches!(connection, OriginConnection::Kept(_));
+        let mut connection = connection;
+        let sent = match &mut connection {
+            OriginConnection::New(socket) => socket.send(&[IoSlice::new(first)], false),
+            OriginConnection::Secured(stream) | OriginConnection::Kept(stream) => {
+                stream.send_now(first)
+            }
+        };
+        match sent {
             Ok(count) => out.extend_from_slice(first.get(count..).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => out.extend_from_slice(first),
             Err(_) if is_kept => return Ok(Err(upload)),
@@ -107,14 +144,9 @@ impl OriginLink {
             Err(_) => is_cut = true,
         }
         let writes = !out.is_empty() || upload.is_some();
-        let socket = connection.watched(writes).map_err(|kind| match kind {
-            crate::failure::FailureKind::Unreachable(error) => {
-                OriginFailureKind::Unreachable(error)
-            }
-            _ => OriginFailureKind::Unreachable(ErrorKind::Other.into()),
-        })?;
+        let stream = connection.watched(writes).map_err(OriginFailureKind::Unreachable)?;
         Ok(Ok(Self {
-            socket,
+            stream,
             out,
             sent: 0,
             upload,
@@ -149,11 +181,40 @@ impl OriginLink {
         (!self.has_taken).then_some(self.upload)
     }
 
+    /// Whether the whole request was sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        let is_taken = self.sent == self.out.len() && self.upload.is_none();
+        is_taken && !self.is_cut && !self.stream.has_unsent()
+    }
+
     /// The connection after the end of the response, if nothing is left on it in either direction.
-    pub(crate) fn into_idle(self) -> Option<WatchedSocket> {
-        let is_sent = !self.is_cut && self.sent == self.out.len() && self.upload.is_none();
+    pub(crate) fn into_idle(self) -> Option<OriginStream> {
         let is_read = self.head.is_empty() && matches!(self.end, Some(Ok(())));
-        (is_sent && is_read).then_some(self.socket)
+        (self.is_sent() && is_read).then_some(self.stream)
+    }
+
+    /// The connection after the head of a response with the status 101, as a tunnel.
+    ///
+    /// # Errors
+    /// The runtime cannot watch the socket.
+    pub(crate) fn into_tunnel(
+        self,
+        path: Vec<u8>,
+        target: Arc<Target>,
+        late: Rc<RefCell<Late>>,
+    ) -> Result<OriginTunnel, OriginFailureKind> {
+        // The socket of a request that was sent at once is watched for reading alone.
+        let stream = self.stream.for_writing().map_err(OriginFailureKind::Unreachable)?;
+        Ok(OriginTunnel {
+            stream,
+            to_server: Flow::default(),
+            to_client: Flow::new(self.head),
+            silence: self.silence,
+            timer: None,
+            late,
+            path,
+            target,
+        })
     }
 
     /// Lets the body of the request follow its head.
@@ -189,7 +250,11 @@ impl OriginLink {
                 Poll::Ready(Ok(count))
             });
             if ready!(received)? == 0 {
-                return Poll::Ready(Err(OriginFailureKind::Ended(ErrorKind::UnexpectedEof.into())));
+                let error = ErrorKind::UnexpectedEof.into();
+                return Poll::Ready(Err(match self.head.contains(&b'\n') {
+                    true => OriginFailureKind::EndedInHead(error),
+                    false => OriginFailureKind::Ended(error),
+                }));
             }
         }
     }
@@ -268,7 +333,7 @@ impl OriginLink {
         buffer: &mut [u8],
     ) -> Poll<Result<usize, OriginFailureKind>> {
         let sending = self.poll_send(context)?;
-        let received = self.socket.poll_receive(context, buffer);
+        let received = self.stream.poll_receive(context, buffer);
         if received.is_ready() || sending != (Sending::Waits { has_sent: false }) {
             (self.timer, self.is_slow) = (None, false);
         }
@@ -310,8 +375,8 @@ impl OriginLink {
                     Poll::Pending => return Ok(Sending::WaitsForClient),
                 }
             }
-            let parts = [IoSlice::new(self.out.get(self.sent..).unwrap_or_default())];
-            match self.socket.poll_write(context, |socket| socket.send(&parts, false)) {
+            let rest = self.out.get(self.sent..).unwrap_or_default();
+            match self.stream.poll_send(context, rest) {
                 Poll::Ready(Ok(count)) => {
                     self.sent += count;
                     has_sent = true;

@@ -11,7 +11,9 @@ use crate::thread::ThreadState;
 use crate::transport::Channel;
 use crate::transport::link::Link;
 use crate::transport::parked::Connection;
-use evenkeel_message::{BodyLength, Fields, Name, Request, Response, Version, eq_ignore_case};
+use evenkeel_message::{
+    BodyLength, Fields, Name, Passed, Request, Response, Switched, Version, eq_ignore_case,
+};
 use evenkeel_proto::{
     Ask, Head, Lifecycle, Next, Persistence, body_framing, encode_head, persistence,
 };
@@ -59,6 +61,8 @@ impl Reply {
         let http10 =
             version == Version::Http10 && request.resource.env.contains("force-response-1.0");
         let transfer = body_framing(&response, version, head.is_head());
+        // The status 101 says all about the connection.
+        let is_switched = response.tunnel.is_some();
         let persistence = persistence(&Ask {
             fields: request.fields(),
             length: head.length,
@@ -71,6 +75,7 @@ impl Reply {
             keepalives: request.keepalives,
             settings: settings.keep_alive,
         });
+        let persistence = if is_switched { Persistence::Keep } else { persistence };
         let mut out = thread.take_out();
         if head.version != Version::Http09 {
             let date = thread.date(thread.day_us(begun.started_us));
@@ -103,6 +108,12 @@ impl Reply {
         self.exchange.pieces.is_stream() || self.exchange.is_heavy()
     }
 
+    /// Whether the response is followed by more than its head and bytes in memory or in files, so
+    /// that a task sends it.
+    pub(crate) fn needs_task(&self) -> bool {
+        self.exchange.pieces.is_stream() || self.exchange.response.tunnel.is_some()
+    }
+
     /// Notes how the request's body has ended.
     pub(crate) fn note_body(&mut self, is_complete: bool) {
         match is_complete {
@@ -120,6 +131,18 @@ impl Reply {
     pub(crate) fn parts<'a>(&'a mut self, link: &'a Link) -> (&'a mut Exchange, LinkWriter<'a>) {
         let Self { exchange, framing, .. } = self;
         (exchange, LinkWriter { link, framing })
+    }
+
+    /// Takes the tunnel out that follows the response, if one does.
+    pub(crate) fn take_tunnel(&mut self) -> Option<Switched> {
+        self.exchange.response.tunnel.take()
+    }
+
+    /// Notes what has passed through the tunnel behind the response. The connection ends with it.
+    pub(crate) fn note_tunnel(&mut self, passed: Passed) {
+        self.framing.sent += passed.sent;
+        self.exchange.received += passed.received;
+        self.lifecycle.head_written(Persistence::Close);
     }
 
     /// Ends the exchange; `aborted` tells that the response is incomplete.

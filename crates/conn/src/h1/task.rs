@@ -10,6 +10,7 @@ use crate::exchange::{Begun, Exchange, slot};
 use crate::h1::body::H1Body;
 use crate::h1::head::Reading;
 use crate::h1::reply::{After, Reply};
+use crate::h1::tunnel;
 use crate::serving::Serving;
 use crate::site::ConnectionSite;
 use crate::transport::Transport;
@@ -379,6 +380,14 @@ impl<S: ConnectionSite> Task<S> {
         };
         if let Some(body) = &incoming {
             self.end_body(&mut reply, body, sent.is_ok()).await;
+        }
+        if sent.is_ok()
+            && let Some(tunnel) = reply.take_tunnel()
+        {
+            self.lease.release();
+            slot::set_aside(&self.inner.thread, &mut reply.exchange.begun.slot);
+            let line = self.inner.thread.place.line;
+            reply.note_tunnel(tunnel::pass(&self.link, line, tunnel).await);
         }
         let Exchange { request, begun, .. } = &mut reply.exchange;
         if begun.slot.is_none() {

@@ -410,7 +410,7 @@ impl<S: ConnectionSite> Serving<S> {
         let settings = self.site.settings(request.server);
         let ends = connection.is_over(&self.thread);
         let mut reply = Reply::new(&self.thread, settings, ends, request, response, begun, unread);
-        if reply.exchange.pieces.is_stream() {
+        if reply.needs_task() {
             return Step::Task(Begin::Reply(Box::new(reply)), used);
         }
         let sent = transport.channel().and_then(|mut channel| reply.send(&mut channel));

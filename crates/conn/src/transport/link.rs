@@ -240,6 +240,39 @@ impl Link {
         }
     }
 
+    /// Reads for a tunnel, first what was taken in before; 0 at the end of the stream. A tunnel
+    /// keeps its worker, if it holds one, although others wait.
+    pub(crate) fn poll_tunnel_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut inbox = self.inbox.borrow_mut();
+        if !inbox.is_empty() {
+            let count = inbox.rest().len().min(buffer.len());
+            let (now, _) = inbox.rest().split_at_checked(count).unwrap_or_default();
+            buffer.get_mut(..count).unwrap_or_default().copy_from_slice(now);
+            inbox.consume(count);
+            return Poll::Ready(Ok(count));
+        }
+        self.poll_io(context, Side::Read, |channel| channel.receive(buffer))
+            .map_ok(|received| received.count)
+    }
+
+    /// Writes for a tunnel.
+    pub(crate) fn poll_tunnel_write<R>(
+        &self,
+        context: &mut Context<'_>,
+        send: impl FnMut(&mut Channel<'_>) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_io(context, Side::Write, send)
+    }
+
+    /// Ends the direction to the client.
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
+        self.ask(Transport::end_writing)
+    }
+
     /// Takes the transport out; whoever else has the link finds it gone.
     pub(crate) fn take(&self) -> Option<Transport> {
         self.transport.take()

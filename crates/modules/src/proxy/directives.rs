@@ -61,8 +61,8 @@ pub const MODULE: Module = Module {
     page: "mod_proxy",
     subject: "Requests that are passed on to HTTP servers and FastCGI applications.",
     remarks: &[
-        "Requests are passed on to `http:` and `fcgi:`. A target with another scheme, a balancer, \
-         the parameter `upgrade` and a forward proxy (ProxyRequests On) are refused when the \
+        "Requests are passed on to `http:`, `https:`, `ws:`, `wss:` and `fcgi:`. A target with \
+         another scheme, a balancer and a forward proxy (ProxyRequests On) are refused when the \
          configuration is read.",
         "Scheme, host and socket of a target are the configuration's: a reference to a group of \
          ProxyPassMatch stands in the path only.",
@@ -74,9 +74,9 @@ pub const MODULE: Module = Module {
         "ProxyPassReverse and its kin, ProxyAddHeaders, ProxyPreserveHost and ProxyVia have no \
          effect on FastCGI. ProxyStatus has no effect.",
         "Of the parameters of a target, `timeout` and `connectiontimeout` act, and on an HTTP \
-         server also `disablereuse`, `enablereuse`, `ttl` and `responsefieldsize`. The others are \
-         checked alone. A request to a FastCGI application has a connection of its own, as without \
-         enablereuse in Apache.",
+         server also `disablereuse`, `enablereuse`, `ttl`, `responsefieldsize` and `upgrade`. The \
+         others are checked alone. A request to a FastCGI application has a connection of its \
+         own, as without enablereuse in Apache.",
         "`retry` has no effect, as in Apache for a target that is in no balancer: each request \
          tries to connect.",
         "ProxyBadHeader StartBody is IsError: a line of a head is never sent as the beginning of a \
@@ -255,7 +255,7 @@ fn target(scope: &Scope, what: &str, text: &str) -> Result<Target, String> {
         BadTarget::Scheme(scheme) => {
             format!(
                 "{what} {text}: {scheme}: is not there yet, this server passes requests on \
-                     to http: and fcgi: alone"
+                 to http:, https:, ws:, wss: and fcgi: alone"
             )
         }
     })?;
@@ -331,7 +331,7 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         to => Some(target(scope, what, to)?),
     };
     if let Some(target) = &target {
-        set_parameters(scope, what, target, &parameters)?;
+        add_worker(scope, call, target, &parameters)?;
     }
     let url = to.split_once('|').map_or(&*to, |(_, url)| url).into();
     let pass = Pass { from, url, target: target.map(Arc::new), is_raw, without_query };
@@ -342,8 +342,34 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// Adds parameters to an application. ProxySet replaces parameters that are set already; ProxyPass
-/// and `<Proxy>` keep them.
+/// Adds the target of ProxyPass with its parameters. A target whose URL begins with that of an
+/// earlier one shares the parameters of that one, and its own are ignored (mod_proxy.c: add_pass).
+fn add_worker(
+    scope: &mut Scope,
+    call: &Call<'_>,
+    target: &Target,
+    parameters: &[(String, String)],
+) -> Result<(), String> {
+    let workers = &scope.server.proxy.workers;
+    let sharing = workers.iter().filter(|worker| worker.is_prefix_of(target));
+    let sharing = sharing.max_by_key(|worker| worker.target.path.len()).cloned();
+    let Some(shared) = sharing else {
+        return set_parameters(scope, "ProxyPass", target, parameters);
+    };
+    let mut checked = Worker::new(target.clone());
+    for (key, value) in parameters {
+        checked.set(key, value).map_err(|error| format!("ProxyPass {error}"))?;
+        let text = format!(
+            "Ignoring parameter '{key}={value}' for worker '{}' because of worker sharing",
+            shared.target
+        );
+        call.warn("proxy", 1146, text);
+    }
+    Ok(())
+}
+
+/// Adds parameters to a target. ProxySet replaces parameters that are set already; ProxyPass and
+/// `<Proxy>` keep them.
 fn set_parameters(
     scope: &mut Scope,
     what: &str,
@@ -357,7 +383,6 @@ fn set_parameters(
     let workers = &mut scope.server.proxy.workers;
     let known = workers.iter().position(|worker| worker.target == *target);
     if let Some(known) = known.map(|place| workers.remove(place)) {
-        // Apache reports a second ProxyPass with other parameters as AH01146.
         worker = match what {
             "ProxySet" => worker.or(&known),
             _ => known.or(&worker),

@@ -26,13 +26,21 @@ pub fn respond(
     let mut response = Response::new(status);
     response.status_line = Some(format!("{} {}", head.status, head.reason).into());
     let mut fields = head.fields;
+    let protocol = fields.joined(Name::Upgrade);
     remove_hop_by_hop(&mut fields, |_, _| false);
+    if !request.resource.env.contains("Proxy-Chain-Auth") {
+        fields.remove("Proxy-Authenticate");
+    }
     if let Some(media_type) = fields.first(Name::ContentType) {
         request.resource.content.media_type = Some(media_type.into());
     }
     response.fields = for_client(request, &fields, sender);
     if matches!(sender.rules.via, Some(Via::On | Via::Full)) {
         response.fields.add(Name::Via, via(request, sender));
+    }
+    if let Some(protocol) = protocol.filter(|_| head.status == 101) {
+        response.fields.set(Name::Upgrade, protocol);
+        response.fields.set(Name::Connection, "Upgrade");
     }
     response.is_own_body = true;
     response.is_whole = true;

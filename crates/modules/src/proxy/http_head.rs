@@ -36,6 +36,8 @@ pub struct Sender<'a> {
     pub framing: Framing,
     /// Whether the request asks the server for `100 Continue` (`Expect: 100-continue`).
     pub expects: bool,
+    /// The protocol that the server is asked to switch to.
+    pub upgrade: Option<&'a [u8]>,
     /// Whether the connection is kept.
     pub keeps: bool,
     /// The version of the request.
@@ -68,7 +70,7 @@ pub fn target_text(
     if !has_query && let Some(query) = &request.resource.query {
         if query.iter().any(is_odd) {
             let text = "To be forwarded query string contains control characters or spaces";
-            request.notify(Notice::new("proxy_http", Level::Error, 10416, text));
+            request.notify(Notice::new("proxy_http", Level::Error, 10408, text));
             return Err(Status::FORBIDDEN.into());
         }
         target.push(b'?');
@@ -126,6 +128,12 @@ pub fn request_head(
         Framing::Exact(length) => write!(out, "Content-Length: {length}\r\n"),
         Framing::Chunked => write!(out, "Transfer-Encoding: chunked\r\n"),
     };
+    if let Some(upgrade) = sender.upgrade {
+        out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: ");
+        out.extend_from_slice(upgrade);
+        out.extend_from_slice(b"\r\n\r\n");
+        return Ok(out);
+    }
     out.extend_from_slice(match (sender.version, sender.keeps) {
         (Version::Http11, true) => b"Connection: Keep-Alive\r\n\r\n",
         (Version::Http11, false) => b"Connection: close\r\n\r\n",
@@ -143,9 +151,9 @@ fn is_line(value: &[u8]) -> bool {
 fn fields(request: &Request, sender: &Sender<'_>) -> Fields {
     let mut fields = request.fields().clone();
     let received = &request.head.fields;
+    let host = fields.first(Name::Host).map(<[u8]>::to_vec);
     // A client does not remove what the configuration has set (compare CVE-2022-31813).
     remove_hop_by_hop(&mut fields, |fields, name| fields.joined(name) != received.joined(name));
-    let host = fields.first(Name::Host).map(<[u8]>::to_vec);
     for name in [Name::Host, Name::ContentLength] {
         fields.remove(name);
     }

@@ -14,7 +14,7 @@ pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use pass::{Pass, Passed, escape_path};
 pub use reverse::{Mapping, public_cookie, public_location};
-pub use worker::Worker;
+pub use worker::{Upgrade, Worker, upgrade_of};
 
 use crate::core::Section;
 use crate::settings::merged;

@@ -2,8 +2,12 @@
 //! (mod_proxy.c: `set_worker_param`).
 
 use crate::core::parse_interval;
-use evenkeel_message::{Proxied, Scheme, Target};
+use evenkeel_message::{Name, Proxied, Request, Target, Version, eq_ignore_case};
 use std::time::Duration;
+
+/// The bytes of the parameter `upgrade`, with a terminator (mod_proxy.h:
+/// PROXY_WORKER_MAX_SCHEME_SIZE).
+const MOST_UPGRADE: usize = 16;
 
 /// A target with parameters.
 #[derive(Clone, Debug)]
@@ -20,6 +24,17 @@ pub struct Worker {
     pub ttl: Option<Duration>,
     /// The most bytes of a field of a response (`responsefieldsize`).
     pub field_size: Option<usize>,
+    /// The protocols that a client may have the server switch to (`upgrade`).
+    pub upgrade: Option<Upgrade>,
+}
+
+/// The protocols of the parameter `upgrade`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upgrade {
+    /// All of them (`ANY`).
+    Any,
+    /// Those of the list.
+    To(Box<str>),
 }
 
 impl Worker {
@@ -31,6 +46,7 @@ impl Worker {
             disable_reuse: None,
             ttl: None,
             field_size: None,
+            upgrade: None,
         }
     }
 
@@ -43,7 +59,29 @@ impl Worker {
             disable_reuse: self.disable_reuse.or(other.disable_reuse),
             ttl: self.ttl.or(other.ttl),
             field_size: self.field_size.or(other.field_size),
+            upgrade: self.upgrade.clone().or_else(|| other.upgrade.clone()),
         }
+    }
+
+    /// Whether a client may have the server switch to this protocol.
+    fn may_upgrade(&self, protocol: &[u8]) -> Option<bool> {
+        Some(match self.upgrade.as_ref()? {
+            Upgrade::Any => true,
+            Upgrade::To(list) => list
+                .split(|end: char| end == ',' || end.is_ascii_whitespace())
+                .any(|one| eq_ignore_case(one.as_bytes(), protocol)),
+        })
+    }
+
+    /// Whether the URL of a target begins with that of this one.
+    pub(super) fn is_prefix_of(&self, target: &Target) -> bool {
+        let own = &self.target;
+        let is_same = own.scheme == target.scheme && own.address == target.address;
+        let is_prefix = match own.path.contains('$') {
+            true => own.path == target.path,
+            false => target.path.starts_with(&*own.path),
+        };
+        is_same && own.port == target.port && is_prefix
     }
 
     /// Whether the parameters apply to a request.
@@ -51,7 +89,9 @@ impl Worker {
     pub fn fits(&self, proxied: &Proxied) -> bool {
         let (own, other) = (&self.target, &*proxied.target);
         let path = own.path.split('$').next().unwrap_or_default().as_bytes();
-        let is_same = own.scheme == other.scheme && own.address == other.address;
+        // Whose path is a reference alone stands for the requests of its own rule.
+        let is_own = !own.path.starts_with('$') || own.path == other.path;
+        let is_same = is_own && own.scheme == other.scheme && own.address == other.address;
         is_same && own.port == other.port && proxied.path.starts_with(path)
     }
 
@@ -139,17 +179,42 @@ impl Worker {
                 self.field_size = Some(bytes).filter(|bytes| *bytes > 0);
                 Ok(())
             }
-            "upgrade" if self.target.scheme == Scheme::Http => Err(format!(
-                "upgrade={value} is not there yet: this server passes on no WebSocket and no other \
-                 protocol that a connection is upgraded to"
-            )),
-            "addressttl" | "status" | "upgrade" | "secret" => Ok(()),
+            "upgrade" if value.len() >= MOST_UPGRADE => {
+                Err(format!("upgrade protocol length must be < {MOST_UPGRADE} characters"))
+            }
+            "upgrade" => {
+                self.upgrade = Some(match value.eq_ignore_ascii_case("any") {
+                    true => Upgrade::Any,
+                    false => Upgrade::To(value.into()),
+                });
+                Ok(())
+            }
+            "addressttl" | "status" | "secret" => Ok(()),
             "loadfactor" | "route" | "redirect" | "lbset" => Err(format!(
                 "{key} is a parameter of balancers, which this server does not have yet"
             )),
             _ => Err("unknown Worker parameter".into()),
         }
     }
+}
+
+/// Returns the protocol that the server behind this one is asked to switch to: the one that the
+/// client asks for, if the parameter `upgrade` or the scheme `ws` lets it (proxy_util.c:
+/// `ap_proxy_worker_can_upgrade`). A client of HTTP/1.0 cannot switch (RFC 9110, section 7.8).
+#[must_use]
+pub fn upgrade_of(
+    request: &Request,
+    proxied: &Proxied,
+    worker: Option<&Worker>,
+) -> Option<Vec<u8>> {
+    if request.head.version < Version::Http11 || request.resource.depth > 0 {
+        return None;
+    }
+    let asked = request.fields().joined(Name::Upgrade)?;
+    let is_default =
+        || proxied.target.scheme.is_websocket() && eq_ignore_case(&asked, b"websocket");
+    let may = worker.and_then(|worker| worker.may_upgrade(&asked)).unwrap_or_else(is_default);
+    may.then_some(asked)
 }
 
 /// Parses the number at the front of a text, as atoi(3) does.

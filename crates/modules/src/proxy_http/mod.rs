@@ -17,9 +17,11 @@ pub const MODULE: Module = Module {
          both Content-Length and Transfer-Encoding, with another coding than `chunked`, or with a \
          Transfer-Encoding in HTTP/1.0. Apache passes some of these on. So is a response without a \
          status line, which Apache takes for one of HTTP/0.9.",
-        "A head of more than 128 KiB or 256 fields is refused with 502. Apache cuts each field at \
-         `responsefieldsize` (8 KiB); here a field of more bytes is refused if the parameter is \
-         set.",
+        "A head of more than 128 KiB or 256 fields is refused with 502. Apache refuses a field of \
+         more than `responsefieldsize` (8 KiB if it is not set); here there is no other bound than \
+         that on the head unless the parameter is set.",
+        "The host of a request is named in X-Forwarded-Host even if the Connection of the client \
+         names Host.",
         "A connection to a server is used again after a response with a known end. Each serving \
          thread keeps up to 64 idle ones for 60 seconds, for `ttl`, or for the time that the \
          server states in Keep-Alive.",
@@ -36,6 +38,8 @@ pub const MODULE: Module = Module {
          (RequestHeader). X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Server and Via are added \
          after that.",
         "Trailer fields are not passed on.",
+        "A response keeps the Vary that a RewriteCond about a field of the request leads to. Apache \
+         loses it.",
         "The variable proxy-sendextracrlf is ignored: the bytes could be taken for a part of the \
          next request.",
     ],

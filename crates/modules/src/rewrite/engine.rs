@@ -505,7 +505,8 @@ enum Next {
 }
 
 /// The part of a substitution before the path of its URI, such as `fcgi://host:port` or
-/// `unix:/socket|fcgi://host`. Empty if that part contains a reference.
+/// `unix:/socket|fcgi://host`. Empty if that part contains a reference. References may follow it at
+/// once if they are all of the path: `http://host:8080$1` and `http://host%{REQUEST_URI}`.
 fn origin(written: &[u8]) -> &[u8] {
     let is_reference = |byte: &u8| matches!(byte, b'$' | b'%' | b'\\');
     let literal = written.split(is_reference).next().unwrap_or_default();
@@ -515,8 +516,28 @@ fn origin(written: &[u8]) -> &[u8] {
         Some(host + slash)
     });
     // A substitution without a path and without references consists of the origin alone.
-    let whole = (literal.len() == written.len() && host.is_some()).then_some(written.len());
+    let rest = written.get(literal.len()..).unwrap_or_default();
+    // Behind a colon, a reference would be the port.
+    let is_whole = |host| host < literal.len() && !literal.ends_with(b":");
+    let is_origin = host.is_some_and(is_whole) && is_path(rest);
+    let whole = is_origin.then_some(literal.len());
     end.or(whole).and_then(|end| literal.get(..end)).unwrap_or_default()
+}
+
+/// Whether a text behind an origin consists of references, up to its end or to a query. Anything
+/// else could be a part of the host or of the port.
+fn is_path(mut rest: &[u8]) -> bool {
+    loop {
+        rest = match rest {
+            [] | [b'?', ..] => return true,
+            [b'$' | b'%', b'0'..=b'9', rest @ ..] => rest,
+            [b'%', b'{', rest @ ..] => match rest.iter().position(|byte| *byte == b'}') {
+                Some(end) => rest.get(end + 1..).unwrap_or_default(),
+                None => return false,
+            },
+            _ => return false,
+        };
+    }
 }
 
 #[cfg(test)]
@@ -528,8 +549,22 @@ mod tests {
         assert_eq!(origin(b"fcgi://127.0.0.1:9000/a/$1"), b"fcgi://127.0.0.1:9000");
         assert_eq!(origin(b"unix:/run/a.sock|fcgi://x/$1"), b"unix:/run/a.sock|fcgi://x");
         assert_eq!(origin(b"fcgi://host"), b"fcgi://host");
-        for chosen in [&b"fcgi://$1/x"[..], b"fcgi://a.%1:9/x", b"$0", b"unix:/$1|fcgi://x/", b"/x"]
-        {
+        assert_eq!(origin(b"http://host:80$1"), b"http://host:80");
+        assert_eq!(origin(b"http://host%{REQUEST_URI}?a=%1"), b"http://host");
+        for chosen in [
+            &b"fcgi://$1/x"[..],
+            b"fcgi://a.%1:9/x",
+            b"$0",
+            b"unix:/$1|fcgi://x/",
+            b"/x",
+            b"http://$1",
+            b"http://%{HTTP_HOST}",
+            b"http://a$1.example/",
+            b"http://a:80$1/",
+            b"http://a%{X",
+            b"http://a:$1",
+            b"http://a%{HTTP_HOST}:80/",
+        ] {
             assert_eq!(origin(chosen), b"", "{}", chosen.escape_ascii());
         }
     }

@@ -1,8 +1,8 @@
 //! The directives of mod_ssl that act.
 
 use super::access::{REQUIRE_TLS, REQUIRE_VERIFIED};
-use super::ignored;
 use super::{Bound, Dialog, Named, OfServer, Options, Policy, Required, Store, Verify};
+use super::{ignored, proxy};
 use crate::{
     Active, Directive, DirectiveResult, Module, Provided, Scope, Where, argument, directive,
     global_directive,
@@ -67,8 +67,13 @@ pub const MODULE: Module = Module {
         "The passphrase of a key is kept until the server ends, so that it can be reloaded.",
         "A ticket of SSLSessionTicketKeyFile opens on every server of this kind, and on no other.",
         "A certificate that has expired is served with a warning at the start.",
+        "SSLProxyEngine and its kin speak TLS 1.2 and TLS 1.3 with servers behind this one. A \
+         certificate of X.509 version 1, or with an RSA key of less than 2048 bits, is refused \
+         whatever SSLProxyVerify says.",
+        "As in Apache, SSLProxyVerify is `none` unless it is set: the name and the dates of a \
+         certificate are compared, but nobody vouches for it.",
     ],
-    directives: &[DIRECTIVES, ignored::DIRECTIVES],
+    directives: &[DIRECTIVES, proxy::DIRECTIVES, ignored::DIRECTIVES],
     provides: &[Provided::Require(REQUIRE_TLS), Provided::Require(REQUIRE_VERIFIED)],
 };
 
@@ -88,7 +93,7 @@ fn place(call: &Call<'_>) -> Arc<str> {
 }
 
 /// A file that must be there and hold something (ssl_engine_config.c, ssl_cmd_check_file).
-fn file(scope: &Scope, call: &Call<'_>) -> Result<Named, String> {
+pub(super) fn file(scope: &Scope, call: &Call<'_>) -> Result<Named, String> {
     let path = scope.server_path(argument(call, 0));
     let is_good = std::fs::metadata(&path).is_ok_and(|it| it.is_file() && it.len() > 0);
     if !is_good {
@@ -98,7 +103,7 @@ fn file(scope: &Scope, call: &Call<'_>) -> Result<Named, String> {
     Ok(Named { path, place: place(call) })
 }
 
-fn folder(scope: &Scope, call: &Call<'_>) -> Result<Named, String> {
+pub(super) fn folder(scope: &Scope, call: &Call<'_>) -> Result<Named, String> {
     let path = scope.server_path(argument(call, 0));
     if !path.is_dir() {
         return Err(format!("{}: directory '{}' does not exist", call.name, path.display()));
@@ -207,6 +212,12 @@ fn list_path(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn revocation(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    said(scope).revocation = Some(parse_revocation(call)?);
+    Ok(())
+}
+
+/// The words of SSLCARevocationCheck.
+pub(super) fn parse_revocation(call: &Call<'_>) -> Result<(Revocation, bool), String> {
     let invalid = |word: &str| format!("{}: Invalid argument '{word}'", call.name);
     let words = words(call.raw);
     let mut words = words.iter();
@@ -223,8 +234,7 @@ fn revocation(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         }
         may_lack = true;
     }
-    said(scope).revocation = Some((mode, may_lack));
-    Ok(())
+    Ok((mode, may_lack))
 }
 
 fn verify_client(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
@@ -282,6 +292,12 @@ fn lifetime(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn protocol(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    said(scope).versions = Some(parse_protocol(call)?);
+    Ok(())
+}
+
+/// The words of SSLProtocol.
+pub(super) fn parse_protocol(call: &Call<'_>) -> Result<Versions, String> {
     let words = words(call.raw);
     let versions = Versions::parse(words.iter().map(String::as_str))
         .map_err(|text| format!("{}: {text}", call.name))?;
@@ -297,8 +313,7 @@ fn protocol(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         let names = versions.lacking.join(", ");
         remark(call, format!("{}: {names} is never spoken: it is broken", call.name));
     }
-    said(scope).versions = Some(versions);
-    Ok(())
+    Ok(versions)
 }
 
 fn cipher_suite(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
@@ -325,14 +340,14 @@ fn cipher_suite(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-fn old_ciphers(call: &Call<'_>, text: &str) -> Result<Selection, String> {
+pub(super) fn old_ciphers(call: &Call<'_>, text: &str) -> Result<Selection, String> {
     let selection = parse_ciphers(text)
         .map_err(|fault| format!("Unable to configure permitted SSL ciphers: {}", fault.0))?;
     note_lacking(call, &selection);
     Ok(selection)
 }
 
-fn new_ciphers(call: &Call<'_>, text: &str) -> Result<Selection, String> {
+pub(super) fn new_ciphers(call: &Call<'_>, text: &str) -> Result<Selection, String> {
     let selection = parse_new_ciphers(text)
         .map_err(|fault| format!("Unable to configure permitted TLSv1.3 ciphers: {}", fault.0))?;
     if selection.suites.is_empty() {

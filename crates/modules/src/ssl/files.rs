@@ -63,7 +63,7 @@ pub(super) fn lists(
 
 /// The regular files of a folder, in the order of their names. OpenSSL looks for links that are
 /// named after the hash of a subject; here every file counts, once.
-fn members(folder: Option<&Named>) -> Result<Vec<Named>, String> {
+pub(super) fn members(folder: Option<&Named>) -> Result<Vec<Named>, String> {
     let Some(named) = folder else { return Ok(Vec::new()) };
     let entries =
         std::fs::read_dir(&named.path).map_err(|error| fault(named, &error.to_string()))?;

@@ -35,22 +35,6 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("SSLStaplingFakeTryLater", Where::SERVER, Shape::Flag, "on", "SSL stapling switch to send tryLater response to client on error (`on', `off')", silent),
     directive("SSLStaplingErrorCacheTimeout", Where::SERVER, Shape::One, "600", "SSL stapling option for OCSP Response Error Cache Lifetime", silent),
     directive("SSLStaplingForceURL", Where::SERVER, Shape::One, "", "SSL stapling option to Force the OCSP Stapling URL", silent),
-    directive("SSLProxyEngine", Where::CONFIG, Shape::Flag, "off", "SSL switch for the proxy protocol engine ('on', 'off')", proxy_engine),
-    directive("SSLProxyProtocol", Where::CONFIG, Shape::Raw, "all -SSLv3", "SSL Proxy: enable or disable SSL protocol flavors ('[+-][TLSv1|TLSv1.1|TLSv1.2|TLSv1.3] ...' - see manual)", no_proxy),
-    directive("SSLProxyCipherSuite", Where::CONFIG, Shape::OneOrTwo, "DEFAULT", "SSL Proxy: colon-delimited list of permitted SSL ciphers , optionally preceded by protocol specifier ('XXX:...:XXX' - see manual)", no_proxy),
-    directive("SSLProxyVerify", Where::CONFIG, Shape::One, "none", "SSL Proxy: whether to verify the remote certificate ('on' or 'off')", no_proxy),
-    directive("SSLProxyVerifyDepth", Where::CONFIG, Shape::One, "1", "SSL Proxy: maximum certificate verification depth ('N' - number of intermediate certificates)", no_proxy),
-    directive("SSLProxyCACertificateFile", Where::CONFIG, Shape::One, "", "SSL Proxy: file containing server certificates ('/path/to/file' - PEM encoded certificates)", no_proxy),
-    directive("SSLProxyCACertificatePath", Where::CONFIG, Shape::One, "", "SSL Proxy: directory containing server certificates ('/path/to/dir' - contains PEM encoded certificates)", no_proxy),
-    directive("SSLProxyCARevocationPath", Where::CONFIG, Shape::One, "", "SSL Proxy: CA Certificate Revocation List (CRL) path ('/path/to/dir' - contains PEM encoded files)", no_proxy),
-    directive("SSLProxyCARevocationFile", Where::CONFIG, Shape::One, "", "SSL Proxy: CA Certificate Revocation List (CRL) file ('/path/to/file' - PEM encoded)", no_proxy),
-    directive("SSLProxyCARevocationCheck", Where::CONFIG, Shape::Raw, "none", "SSL Proxy: CA Certificate Revocation List (CRL) checking mode", no_proxy),
-    directive("SSLProxyMachineCertificateFile", Where::CONFIG, Shape::One, "", "SSL Proxy: file containing client certificates ('/path/to/file' - PEM encoded certificates)", no_proxy),
-    directive("SSLProxyMachineCertificatePath", Where::CONFIG, Shape::One, "", "SSL Proxy: directory containing client certificates ('/path/to/dir' - contains PEM encoded certificates)", no_proxy),
-    directive("SSLProxyMachineCertificateChainFile", Where::CONFIG, Shape::One, "", "SSL Proxy: file containing issuing certificates of the client certificate (`/path/to/file' - PEM encoded certificates)", no_proxy),
-    directive("SSLProxyCheckPeerExpire", Where::CONFIG, Shape::Flag, "on", "SSL Proxy: check the peer certificate's expiration date", no_proxy),
-    directive("SSLProxyCheckPeerCN", Where::CONFIG, Shape::Flag, "on", "SSL Proxy: check the peer certificate's CN", no_proxy),
-    directive("SSLProxyCheckPeerName", Where::CONFIG, Shape::Flag, "on", "SSL Proxy: check the peer certificate's name (must be present in subjectAltName extension or CN", no_proxy),
     directive("SSLLog", Where::ANYWHERE, Shape::Raw, "", "SSLLog directive is no longer supported - use ErrorLog.", log),
     directive("SSLLogLevel", Where::ANYWHERE, Shape::Raw, "", "SSLLogLevel directive is no longer supported - use LogLevel.", log_level),
 ];
@@ -120,19 +104,6 @@ fn use_stapling(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 fn no_stapling_globally(_: &mut Scope, _: &GlobalCall<'_>) -> DirectiveResult {
-    Ok(())
-}
-
-fn proxy_engine(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    match call.flag {
-        true => Err("SSLProxyEngine on: requests are not passed on over TLS".to_owned()),
-        false => Ok(()),
-    }
-}
-
-fn no_proxy(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let text = format!("{} has no effect: requests are not passed on over TLS", call.name);
-    remark(call, text);
     Ok(())
 }
 

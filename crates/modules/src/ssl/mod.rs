@@ -8,10 +8,12 @@ mod files;
 mod hosts;
 mod ignored;
 mod passphrase;
+mod proxy;
 
 pub use access::{check_access, check_host_name, export, fake_login, forbids_strictly, misdirects};
 pub use directives::MODULE;
 pub use hosts::{Made, Sharing, make_host};
+pub use proxy::{NoConnector, connector};
 
 use crate::Merge;
 use evenkeel_expr::Condition;
@@ -137,7 +139,7 @@ enum Verify {
 
 /// The settings of a section.
 #[derive(Clone, Debug, Default)]
-pub struct Directory(Option<Arc<OfSection>>);
+pub struct Directory(Option<Arc<OfSection>>, Option<Arc<proxy::OfProxy>>);
 
 impl Directory {
     /// Whether a section has said anything.
@@ -153,11 +155,15 @@ impl Directory {
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        match (&base.0, &over.0) {
-            (_, None) => base.clone(),
-            (None, Some(_)) => over.clone(),
-            (Some(base), Some(over)) => Self(Some(Arc::new(OfSection::merge(base, over)))),
-        }
+        Self(merge_shared(&base.0, &over.0), merge_shared(&base.1, &over.1))
+    }
+}
+
+fn merge_shared<T: Merge>(base: &Option<Arc<T>>, over: &Option<Arc<T>>) -> Option<Arc<T>> {
+    match (base, over) {
+        (base, None) => base.clone(),
+        (None, Some(_)) => over.clone(),
+        (Some(base), Some(over)) => Some(Arc::new(T::merge(base, over))),
     }
 }
 
