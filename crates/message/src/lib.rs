@@ -55,7 +55,7 @@ pub use request::{
 pub use resource::{
     Content, Login, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };
-pub use response::{Response, ResponseParts};
+pub use response::{Pace, Response, ResponseParts};
 pub use secure::{ClientCertificate, Secure};
 pub use served::{Pending, Served};
 pub use status::Status;

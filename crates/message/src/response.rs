@@ -8,6 +8,15 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 pub struct Response(Box<ResponseParts>);
 
+/// How fast a body is sent, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The bytes of 200 ms.
+    pub slice: u64,
+    /// The bytes that are sent at once before that.
+    pub burst: u64,
+}
+
 /// The parts of a response.
 #[derive(Debug)]
 pub struct ResponseParts {
@@ -27,6 +36,8 @@ pub struct ResponseParts {
     pub is_own_body: bool,
     /// Whether range requests are ignored: the body is generated, and the next one may differ.
     pub is_whole: bool,
+    /// The pace at which the body is sent; none if nothing bounds it.
+    pub pace: Option<Pace>,
     /// Trailer fields, sent after a chunked body.
     pub trailers: Fields,
     /// Whether the connection must be closed after the response.
@@ -47,6 +58,7 @@ impl Response {
             body: Body::Empty,
             is_own_body: false,
             is_whole: false,
+            pace: None,
             trailers: Fields::new(),
             close: false,
             tunnel: None,
@@ -64,6 +76,7 @@ impl Response {
             body,
             is_own_body,
             is_whole,
+            pace,
             trailers,
             close,
             tunnel,
@@ -72,7 +85,7 @@ impl Response {
             fields.clear();
         }
         (*old_status, *status_line, *body) = (status, None, Body::Empty);
-        (*is_own_body, *is_whole, *close) = (false, false, false);
+        (*is_own_body, *is_whole, *pace, *close) = (false, false, None, false);
         *tunnel = None;
     }
 

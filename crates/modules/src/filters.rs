@@ -47,6 +47,9 @@ pub trait Subrequests {
     /// The body of a page whose elements are replaced as it is sent.
     fn parse_page(&self, request: &mut Request, tags: Arc<Tags>, page: Body) -> Body;
 
+    /// A body as a source, which reads files beside the serving thread.
+    fn source_of(&self, body: Body) -> RequestBody;
+
     /// The output of the program of an external filter that reads `content`.
     fn pass_through(
         &self,

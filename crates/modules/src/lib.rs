@@ -48,6 +48,8 @@ modules! {
     #[every_request]
     mod setenvif;
     mod remoteip;
+    mod unique_id;
+    mod usertrack;
     mod dir;
     mod mime;
     mod reqtimeout;
@@ -83,11 +85,14 @@ modules! {
     mod expires;
     mod autoindex;
     mod negotiation;
+    mod speling;
     mod filter;
     mod ext_filter;
     mod include;
     mod deflate;
     mod brotli;
+    mod substitute;
+    mod ratelimit;
     mod rewrite;
     use mpm::WORKER;
     use mpm::PREFORK;

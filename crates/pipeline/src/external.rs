@@ -95,7 +95,7 @@ async fn in_task() -> MayWait {
 }
 
 /// A body as a source.
-fn source_of(pipeline: &Pipeline, body: Body) -> RequestBody {
+pub(crate) fn source_of(pipeline: &Pipeline, body: Body) -> RequestBody {
     match body {
         Body::Stream(source, _) => source,
         body => {

@@ -3,6 +3,7 @@
 //! function that is called here.
 
 use crate::body;
+use crate::external::source_of;
 use crate::including::Parent;
 use crate::phases::{around, is_trace};
 use crate::serve::Pipeline;
@@ -12,7 +13,7 @@ use evenkeel_message::{
     Status,
 };
 use evenkeel_modules::external::{DefinedNames, Definitions};
-use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers};
+use evenkeel_modules::{Effect, Means, RequestContext, core, expires, filter, headers, ratelimit};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -279,4 +280,16 @@ pub(crate) fn cut(request: &Request, plan: &Plan, filtered: Filtered) -> Result<
         return Ok(response);
     }
     core::cut_to_ranges(request, response, &plan.core)
+}
+
+/// Bounds the rate at which the body of a finished response is sent, if a filter has said so.
+pub(crate) fn pace(pipeline: &Pipeline, response: &mut Response) {
+    let Some(pace) = response.pace.take() else { return };
+    if response.body.length() == Some(0) {
+        return;
+    }
+    let body = std::mem::take(&mut response.body);
+    let length = body.length();
+    let paced = ratelimit::Paced::new(source_of(pipeline, body), pace);
+    response.body = Body::Stream(Box::pin(paced), length);
 }

@@ -105,6 +105,10 @@ impl Subrequests for Parent<'_> {
         Parts::new(Box::pin(run.whole(input)), outbox).into_body()
     }
 
+    fn source_of(&self, body: Body) -> RequestBody {
+        external::source_of(self.pipeline, body)
+    }
+
     fn pass_through(
         &self,
         request: &mut Request,

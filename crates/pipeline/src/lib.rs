@@ -29,6 +29,7 @@ mod question;
 mod rewriting;
 mod serve;
 mod site;
+mod spelling;
 mod trace;
 mod walk;
 mod walks;

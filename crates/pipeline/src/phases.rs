@@ -19,6 +19,7 @@ use crate::question;
 use crate::rewriting::{self, Translation};
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
+use crate::spelling;
 use crate::trace;
 use crate::walk::{Arrival, conditions};
 use crate::walks::Merged;
@@ -34,7 +35,8 @@ use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     alias, allowmethods, auth_basic, authz_core, core, env, headers, include, lab, mime,
-    negotiation, remoteip, rewrite, setenvif, ssl, status, userdir, vhost_alias,
+    negotiation, remoteip, rewrite, setenvif, speling, ssl, status, unique_id, userdir, usertrack,
+    vhost_alias,
 };
 use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
@@ -90,6 +92,9 @@ fn check_session(pipeline: &Pipeline, request: &mut Request) -> Result<(), Statu
 pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
     let server = pipeline.site.server(request.server);
     remoteip::find_client(request, &server.settings.remoteip);
+    if pipeline.site.identifies {
+        unique_id::identify(request);
+    }
     headers::act_early(request, around(pipeline, server, &server.defaults));
     let core = server.core(&server.defaults);
     setenvif::set_by_server(request, &server.settings.setenvif, core);
@@ -554,6 +559,7 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     if let Err(status) = core::override_type(&mut request, server.core(&plan)) {
         return stop(request, plan, status);
     }
+    usertrack::track(&mut request, &plan.usertrack, &server.settings.usertrack);
     if plan.rewrite.has_rules() {
         let rewritten = rewriting::fix_up(pipeline, &mut request, &plan, found.as_ref());
         if let Err(answer) = Box::pin(rewritten).await {
@@ -579,6 +585,14 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
         look::find_index(pipeline, Prepared { request, plan, found }).await?;
     if pipeline.site.rewrites {
         rewrite::force_content(&mut request, server.core(&plan));
+    }
+    if found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent)
+        && let Some(misspelled) = speling::wanted(&request, plan.speling)
+    {
+        let corrected = spelling::correct(pipeline, &mut request, &plan, misspelled);
+        if let Some(answer) = Box::pin(corrected).await {
+            return stop(request, plan, answer);
+        }
     }
     // A look changes no fields: the request that it is taken for does so once.
     if request.resource.depth == 0 {

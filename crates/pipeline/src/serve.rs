@@ -307,7 +307,10 @@ impl Pipeline {
             filtered => filtered,
         };
         match filtered.and_then(|filtered| filtering::cut(&request, plan, filtered)) {
-            Ok(response) => self.settled(request, plan, response),
+            Ok(mut response) => {
+                filtering::pace(self, &mut response);
+                self.settled(request, plan, response)
+            }
             // Only a status can come of it (416, 500, 503), so this does not come back here.
             Err(answer) => {
                 self.conclude(Concluded { request, plan: Arc::clone(plan), result: Err(answer) })

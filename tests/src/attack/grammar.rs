@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 35] = [
+pub const MODULES: [&str; 40] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -94,6 +94,11 @@ pub const MODULES: [&str; 35] = [
     "proxy",
     "proxy_fcgi",
     "proxy_http",
+    "unique_id",
+    "usertrack",
+    "speling",
+    "substitute",
+    "ratelimit",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -300,6 +305,14 @@ pub const ROWS: &[Row] = &[
     row("expires", 2, OPEN, "ExpiresDefault $expiry"),
     row("expires", 2, OPEN, "ExpiresByType $expiring $expiry"),
     row("allowmethods", 2, SECTION, "AllowMethods $allowed_methods"),
+    // speling, substitute, usertrack
+    row("speling", 1, OPEN, "CheckSpelling $switch"),
+    row("speling", 1, OPEN, "CheckCaseOnly $switch"),
+    row("speling", 1, OPEN, "CheckBasenameMatch $switch"),
+    row("substitute", 1, OPEN, "Substitute $substitution"),
+    row("substitute", 1, OPEN, "SubstituteInheritBefore $switch"),
+    row("substitute", 1, OPEN, "AddOutputFilter SUBSTITUTE .html"),
+    row("usertrack", 1, OPEN, "CookieName $cookie_name"),
     // remoteip
     row("remoteip", 2, SERVER, "RemoteIPHeader X-Forwarded-For"),
     row("remoteip", 1, SERVER, "RemoteIPInternalProxy 127.0.0.0/8 10.0.0.0/8"),
@@ -445,6 +458,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     // expires, allowmethods. Times that the seconds of the request do not change.
     ("expiry", &["A0", "\"modification plus 1 hour\"", "M5", "A-5"]),
     ("expiring", &["text/html", "text/*", "*/*", "image/png"]),
+    ("substitution", &["s/a/b/", "s/E/[$0]/i", "s|</?p>|-|", "s/the/THE/ni", "s/l(.)/$1l/q"]),
+    ("cookie_name", &["track", "a.b"]),
     ("allowed_methods", &["GET", "GET POST", "reset", "OPTIONS PUT", "GET HEAD POST OPTIONS"]),
     // remoteip
     ("proxies", &["127.0.0.1", "10.0.0.1", "8.8.8.0/24 127.0.0.1"]),

@@ -206,6 +206,10 @@ mod tests {
             page
         }
 
+        fn source_of(&self, _: Body) -> RequestBody {
+            panic!("no filter of content codings asks for it")
+        }
+
         fn pass_through(&self, _: &mut Request, _: &Arc<External>, _: Body) -> RequestBody {
             panic!("no external filter is named")
         }
