@@ -4,17 +4,15 @@
 //! `@FPMPORT@` for the two pools.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::compare::shown;
 use evenkeel_tests::house::{House, children_of, wait_for};
 use evenkeel_tests::php_site::{Program, as_user};
-use evenkeel_tests::play::{Cast, play};
+use evenkeel_tests::play::{Differences, scripts_in};
 use evenkeel_tests::script::parse;
-use evenkeel_tests::server::{Kind, free_port};
+use evenkeel_tests::server::free_port;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const FPM: &str = "\
@@ -69,34 +67,15 @@ impl Fpm {
     }
 }
 
-/// The scripts, in the order of their names.
-fn scripts() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fastcgi");
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<PathBuf> = entries.collect();
-    paths.sort();
-    paths
-}
-
 #[test]
 fn scripts_of_php_answer_as_behind_apache2() {
     let fpm = Fpm::start();
-    let (mut played, mut failures) = (0, Vec::new());
-    for path in scripts() {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let text = fpm.fill(&fs::read_to_string(&path).unwrap());
-        let script = parse(name, &text).unwrap();
-        for verdict in play(&script, Cast::Both(Kind::Evenkeel, "")).unwrap() {
-            played += 1;
-            if !verdict.differences.is_empty() {
-                let body = verdict.oracle.responses.last().map(|last| shown(&last.body));
-                let differences = verdict.differences.join("\n  ");
-                failures.push(format!("{}\n  {differences}\n  oracle: {body:?}", verdict.title));
-            }
-        }
+    let mut differences = Differences::default();
+    for (name, text) in scripts_in("fastcgi").unwrap() {
+        differences.play(&parse(&name, &fpm.fill(&text)).unwrap()).unwrap();
     }
-    assert!(failures.is_empty(), "{} of {played}:\n{}", failures.len(), failures.join("\n"));
-    assert!(played >= 60, "{played} exchanges alone were played");
+    let report = differences.report(60);
+    assert!(report.is_empty(), "{report}");
 }
 
 /// Under prefork, so that other children show the status than those that have met php-fpm.

@@ -3,12 +3,10 @@
 //! processes.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::compare::shown;
 use evenkeel_tests::house::{House, children_of, read, send, wait_for};
 use evenkeel_tests::php::oracle;
-use evenkeel_tests::play::{Cast, play};
+use evenkeel_tests::play::Differences;
 use evenkeel_tests::script::parse;
-use evenkeel_tests::server::Kind;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,17 +39,10 @@ fn programs_answer_as_under_mod_fcgid() {
     let (modules, rest) = text.split_once("\nconfig\n").unwrap();
     let load = format!("LoadModule fcgid_module {}", module.display());
     let script = parse("programs", &format!("{modules}\nconfig\n    {load}\n{rest}")).unwrap();
-    let (mut played, mut failures) = (0, Vec::new());
-    for verdict in play(&script, Cast::Both(Kind::Evenkeel, "")).unwrap() {
-        played += 1;
-        if !verdict.differences.is_empty() {
-            let body = verdict.oracle.responses.last().map(|last| shown(&last.body));
-            let differences = verdict.differences.join("\n  ");
-            failures.push(format!("{}\n  {differences}\n  oracle: {body:?}", verdict.title));
-        }
-    }
-    assert!(failures.is_empty(), "{} of {played}:\n{}", failures.len(), failures.join("\n"));
-    assert!(played >= 39, "{played} exchanges alone were played");
+    let mut differences = Differences::default();
+    differences.play(&script).unwrap();
+    let report = differences.report(39);
+    assert!(report.is_empty(), "{report}");
 }
 
 fn open(more: &str) -> House {

@@ -3,13 +3,10 @@
 //! mod_php is unpacked into a folder of its own and not installed.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::compare::shown;
 use evenkeel_tests::php::{build, oracle};
-use evenkeel_tests::play::{Cast, play};
+use evenkeel_tests::play::{Differences, scripts_in};
 use evenkeel_tests::script::parse;
-use evenkeel_tests::server::Kind;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// What both servers begin with. Both read the same php.ini; extensions are those that PHP has
 /// built in.
@@ -35,14 +32,6 @@ variables_order = GPCS
 date.timezone = UTC
 ";
 
-fn scripts() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("php");
-    let mut paths: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
-}
-
 #[test]
 fn scripts_answer_as_under_mod_php() {
     build().unwrap();
@@ -52,28 +41,19 @@ fn scripts_answer_as_under_mod_php() {
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(ini.path(), permissions).unwrap();
     let only = std::env::var("PHP_CASES").unwrap_or_default();
-    let (mut played, mut failures) = (0, Vec::new());
-    for path in scripts() {
-        let name = path.file_stem().unwrap().to_str().unwrap();
+    let mut differences = Differences::default();
+    for (name, text) in scripts_in("php").unwrap() {
         if !name.contains(&only) {
             continue;
         }
-        let text = fs::read_to_string(&path).unwrap();
         let (modules, rest) = text.split_once("\nconfig\n").unwrap();
         let text = format!("{modules}\n{BEGINNING}{rest}")
             .replace("@MODPHP@", module.to_str().unwrap())
             .replace("@INI@", ini.path().to_str().unwrap());
-        let mut script = parse(name, &text).unwrap();
+        let mut script = parse(&name, &text).unwrap();
         script.model = "prefork";
-        for verdict in play(&script, Cast::Both(Kind::Evenkeel, "")).unwrap() {
-            played += 1;
-            if !verdict.differences.is_empty() {
-                let body = verdict.oracle.responses.last().map(|last| shown(&last.body));
-                let differences = verdict.differences.join("\n  ");
-                failures.push(format!("{}\n  {differences}\n  oracle: {body:?}", verdict.title));
-            }
-        }
+        differences.play(&script).unwrap();
     }
-    assert!(failures.is_empty(), "{} of {played}:\n{}", failures.len(), failures.join("\n"));
-    assert!(!only.is_empty() || played >= 100, "{played} exchanges alone were played");
+    let report = differences.report(if only.is_empty() { 100 } else { 0 });
+    assert!(report.is_empty(), "{report}");
 }

@@ -8,27 +8,16 @@
 //! reloaded.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::compare::shown;
 use evenkeel_tests::house::{House, read, wait_for};
 use evenkeel_tests::origin::Origin;
-use evenkeel_tests::play::{Cast, play};
+use evenkeel_tests::play::{Differences, scripts_in};
 use evenkeel_tests::script::parse;
-use evenkeel_tests::server::{Kind, free_port};
+use evenkeel_tests::server::free_port;
 use evenkeel_tests::tls::{make_certificates, server_config};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-
-/// The scripts, in the order of their names.
-fn scripts() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("proxy");
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<PathBuf> = entries.collect();
-    paths.sort();
-    paths
-}
 
 #[test]
 fn an_http_server_answers_as_behind_apache2() {
@@ -53,14 +42,12 @@ fn an_http_server_answers_as_behind_apache2() {
         ("@EXPIRED@", secure("expired", false)),
         ("@ASKS@", secure("localhost", true)),
     ];
-    let (mut played, mut failures) = (0, Vec::new());
+    let mut differences = Differences::default();
     let only = std::env::var("PROXY_SCRIPT").ok();
-    for path in scripts() {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        if only.as_ref().is_some_and(|only| only != name) {
+    for (name, text) in scripts_in("proxy").unwrap() {
+        if only.as_ref().is_some_and(|only| *only != name) {
             continue;
         }
-        let text = fs::read_to_string(&path).unwrap();
         let text = text
             .replace("@ORIGIN@", &origin.port.to_string())
             .replace("@DEAD@", &dead.to_string())
@@ -68,18 +55,11 @@ fn an_http_server_answers_as_behind_apache2() {
             .replace("@SOCKET@", socket.to_str().unwrap());
         let text =
             secure.iter().fold(text, |text, (name, port)| text.replace(name, &port.to_string()));
-        let script = parse(name, &text).unwrap();
-        for verdict in play(&script, Cast::Both(Kind::Evenkeel, "")).unwrap() {
-            played += 1;
-            if !verdict.differences.is_empty() {
-                let body = verdict.oracle.responses.last().map(|last| shown(&last.body));
-                let differences = verdict.differences.join("\n  ");
-                failures.push(format!("{}\n  {differences}\n  oracle: {body:?}", verdict.title));
-            }
-        }
+        let script = parse(&name, &text).unwrap();
+        differences.play(&script).unwrap();
     }
-    assert!(failures.is_empty(), "{} of {played}:\n{}", failures.len(), failures.join("\n"));
-    assert!(only.is_some() || played >= 40, "{played} exchanges alone were played");
+    let report = differences.report(if only.is_none() { 40 } else { 0 });
+    assert!(report.is_empty(), "{report}");
 }
 
 /// The configuration of a house with this process model and the server behind it.

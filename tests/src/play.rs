@@ -37,6 +37,58 @@ pub struct Verdict {
     pub differs: bool,
 }
 
+/// The differences between the oracle and Evenkeel in several scripts.
+#[derive(Debug, Default)]
+pub struct Differences {
+    played: usize,
+    found: Vec<String>,
+}
+
+impl Differences {
+    /// Plays a script to both.
+    ///
+    /// # Errors
+    /// A server does not start.
+    pub fn play(&mut self, script: &Script) -> Result<(), String> {
+        for verdict in play(script, Cast::Both(Kind::Evenkeel, ""))? {
+            self.played += 1;
+            if !verdict.differences.is_empty() {
+                let body = verdict.oracle.responses.last().map(|last| shown(&last.body));
+                let differences = verdict.differences.join("\n  ");
+                self.found.push(format!("{}\n  {differences}\n  oracle: {body:?}", verdict.title));
+            }
+        }
+        Ok(())
+    }
+
+    /// The differences, or that fewer than `least` exchanges were played. Empty if all is well.
+    #[must_use]
+    pub fn report(self, least: usize) -> String {
+        let Self { played, found } = self;
+        match found.len() {
+            0 if played < least => format!("{played} exchanges alone were played"),
+            0 => String::new(),
+            count => format!("{count} of {played}:\n{}", found.join("\n")),
+        }
+    }
+}
+
+/// The names and texts of the scripts in a folder of `tests`, in the order of their names.
+///
+/// # Errors
+/// The folder or a script cannot be read.
+pub fn scripts_in(folder: &str) -> std::io::Result<Vec<(String, String)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut scripts = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        scripts.push((name, fs::read_to_string(&path)?));
+    }
+    scripts.sort();
+    Ok(scripts)
+}
+
 /// Everything that one server did with a script.
 struct Run {
     answers: Vec<Result<Answer, String>>,

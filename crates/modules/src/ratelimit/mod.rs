@@ -44,11 +44,7 @@ const RATE_LIMIT: OutputFilter = OutputFilter {
 };
 
 /// Decides the pace of a response (mod_ratelimit.c: rate_limit_filter).
-fn act(
-    request: &mut Request,
-    _: &Means<'_>,
-    response: &mut Response,
-) -> Result<Effect, Answer> {
+fn act(request: &mut Request, _: &Means<'_>, response: &mut Response) -> Result<Effect, Answer> {
     let env = &request.resource.env;
     let Some(limit) = env.value("rate-limit").filter(|_| request.resource.depth == 0) else {
         return Ok(Effect::Nothing);
@@ -62,10 +58,8 @@ fn act(
         None => 0,
         Some((Some(burst), _)) => burst,
         Some((None, text)) => {
-            let text = format!(
-                "rl: disabling burst: rate-initial-burst = {} (too high?)",
-                quoted(&text)
-            );
+            let text =
+                format!("rl: disabling burst: rate-initial-burst = {} (too high?)", quoted(&text));
             request.notify(Notice::new("ratelimit", Level::Info, 3489, text));
             0
         }
@@ -184,8 +178,7 @@ mod tests {
 
     #[test]
     fn a_body_comes_in_slices_after_its_burst() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let content = Box::pin(Whole(Some(Bytes::from(vec![b'x'; 1000]))));
             let mut body = Paced::new(content, Pace { slice: 200, burst: 350 });

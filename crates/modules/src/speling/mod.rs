@@ -282,10 +282,16 @@ mod tests {
     fn only_a_path_that_is_that_of_the_file_is_corrected() {
         let on = settings("CheckSpelling on");
         let found = wanted(&request("/a/fyle/x", "/srv/a/fyle", "/x"), on).unwrap();
-        assert_eq!((&*found.folder, &*found.name, &*found.url), (&b"/srv/a"[..], &b"fyle"[..], &b"/a/"[..]));
+        assert_eq!(
+            (&*found.folder, &*found.name, &*found.url),
+            (&b"/srv/a"[..], &b"fyle"[..], &b"/a/"[..])
+        );
         assert_eq!(wanted(&request("/alias", "/srv/a/fyle", ""), on), None);
         assert_eq!(wanted(&request("/", "/srv/", ""), on), None);
-        assert_eq!(wanted(&request("/a/fyle", "/srv/a/fyle", ""), settings("CheckCaseOnly on")), None);
+        assert_eq!(
+            wanted(&request("/a/fyle", "/srv/a/fyle", ""), settings("CheckCaseOnly on")),
+            None
+        );
     }
 
     #[test]

@@ -68,8 +68,8 @@ pub(super) fn substitute(
 }
 
 impl Rule {
-    /// What a text becomes, in parts: what stands between the matches, and the replacements. None if
-    /// nothing matches.
+    /// What a text becomes, in parts: what stands between the matches, and the replacements. None
+    /// if nothing matches.
     fn parts(&self, text: &[u8], max_line: usize) -> Result<Option<Vec<Vec<u8>>>, TooLong> {
         let (mut parts, mut rest, mut length) = (Vec::new(), text, 0);
         let mut captures = Captures::default();

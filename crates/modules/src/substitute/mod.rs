@@ -1,5 +1,5 @@
-//! mod_substitute: the output filter `SUBSTITUTE`, which replaces texts and patterns in the lines of
-//! a body. The rules of a section and the body of a response come in, the changed body goes out.
+//! mod_substitute: the output filter `SUBSTITUTE`, which replaces texts and patterns in the lines
+//! of a body. The rules of a section and the body of a response come in, the changed body goes out.
 
 mod directives;
 mod line;

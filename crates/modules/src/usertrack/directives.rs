@@ -100,7 +100,8 @@ fn http_only(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 /// A number of seconds, or `[plus] {NUMBER UNIT}` (mod_usertrack.c: set_cookie_exp).
 fn expires(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = call.first();
-    if text.starts_with(|c: char| c.is_ascii_digit()) && text.ends_with(|c: char| c.is_ascii_digit())
+    if text.starts_with(|c: char| c.is_ascii_digit())
+        && text.ends_with(|c: char| c.is_ascii_digit())
     {
         scope.server.usertrack.0 = Some(digits(text));
         return Ok(());

@@ -1,6 +1,6 @@
 //! mod_usertrack: a cookie that tells the requests of one client from those of others. The settings
-//! of a section and a request come in; the cookie goes into the response, and into the note `cookie`
-//! for the log.
+//! of a section and a request come in. The cookie goes into the response, and into the note
+//! `cookie` for the log.
 
 mod directives;
 
@@ -190,10 +190,7 @@ mod tests {
     fn a_cookie_has_the_attributes_that_its_style_has() {
         for (directives, expected) in [
             ("CookieTracking on", "Apache=v; path=/"),
-            (
-                "CookieExpires \"1 day\"",
-                "Apache=v; path=/; expires=Tue, 14-Nov-23 22:13:20 GMT",
-            ),
+            ("CookieExpires \"1 day\"", "Apache=v; path=/; expires=Tue, 14-Nov-23 22:13:20 GMT"),
             ("CookieExpires 60\nCookieStyle Cookie", "Apache=v; path=/; max-age=60"),
             (
                 "CookieName c\nCookieDomain .example.com\nCookieStyle RFC2965",
