@@ -166,3 +166,68 @@ fn a_client_that_leaves_ends_its_request_at_the_server() {
         wait_for("their ends", || origin.abandoned() == 2).unwrap();
     }
 }
+
+#[test]
+fn a_balancer_divides_requests_and_loses_none_when_a_member_ends() {
+    for model in ["event", "prefork"] {
+        let (first, second) = (Origin::start(None).unwrap(), Origin::start(None).unwrap());
+        let dead = free_port().unwrap();
+        let modules: String =
+            ["proxy_balancer", "slotmem_shm", "lbmethod_byrequests", "lbmethod_bybusyness"]
+                .map(|name| {
+                    format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
+                })
+                .concat();
+        let balancer = format!(
+            "{modules}<Proxy balancer://x>\n\
+             BalancerMember http://127.0.0.1:{} loadfactor=3\n\
+             BalancerMember http://127.0.0.1:{}\n\
+             BalancerMember http://127.0.0.1:{dead}\n\
+             </Proxy>\nProxyPass / balancer://x/\nStartServers 1\nServerLimit 1\n",
+            first.port, second.port
+        );
+        let rules = configuration(model, &first).replace("ProxyPass / ", "ProxyPass /first ");
+        let rules = rules.replace("MaxRequestWorkers 40\n", "MaxRequestWorkers 1\n");
+        let rules = match model {
+            "event" => format!("{rules}ThreadsPerChild 1\n{balancer}"),
+            _ => format!("{rules}{balancer}"),
+        };
+        let house = House::open(&rules, &[]).unwrap();
+        for number in 0..40 {
+            let post = "Content-Length: 5\r\n";
+            let (method, fields) = if number % 2 == 0 { ("GET", "") } else { ("POST", post) };
+            let mut stream = ask(&house, method, fields);
+            if method == "POST" {
+                stream.write_all(b"hello").unwrap();
+            }
+            let (status, body) = read(stream);
+            assert_eq!(status, 200, "{model}");
+            assert!(method == "GET" || body.ends_with("\n5 11831194018420276491\n"), "{body}");
+        }
+        let counts = (first.requests(), second.requests());
+        assert_eq!(counts.0 + counts.1, 40, "{model}");
+        // The member that cannot be reached has taken turns until it was known.
+        assert!((28..=32).contains(&counts.0), "{model} {counts:?}");
+    }
+}
+
+#[test]
+fn a_member_that_hangs_up_passes_what_may_be_repeated_on_to_another() {
+    let origin = Origin::start(None).unwrap();
+    let modules: String = ["proxy_balancer", "slotmem_shm", "lbmethod_byrequests"]
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .concat();
+    // Both members are the same server, which closes each connection without a response.
+    let balancer = format!(
+        "{modules}<Proxy balancer://x>\nBalancerMember http://127.0.0.1:{0}\n\
+         BalancerMember http://localhost:{0}\n</Proxy>\nProxyPass / balancer://x/\n",
+        origin.port
+    );
+    let rules = configuration("event", &origin).replace("ProxyPass / ", "ProxyPass /first ");
+    let house = House::open(&format!("{rules}{balancer}"), &[]).unwrap();
+    assert_eq!(read(ask(&house, "GET", "X-Do: deaf\r\n")).0, 502);
+    assert_eq!(origin.requests(), 2, "each of them was asked");
+    assert_eq!(read(ask(&house, "POST", "X-Do: deaf\r\n")).0, 502);
+    assert_eq!(origin.requests(), 3, "a POST may have been acted upon");
+    assert_eq!(read(ask(&house, "GET", "")).0, 200, "they have not failed");
+}

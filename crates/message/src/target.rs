@@ -21,12 +21,14 @@ pub enum Scheme {
     Ws,
     /// The same over TLS.
     Wss,
+    /// A balancer of this server, which the host names.
+    Balancer,
 }
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Scheme; 5] =
-        [Scheme::Fcgi, Scheme::Http, Scheme::Https, Scheme::Ws, Scheme::Wss];
+    pub const ALL: [Scheme; 6] =
+        [Scheme::Fcgi, Scheme::Http, Scheme::Https, Scheme::Ws, Scheme::Wss, Scheme::Balancer];
 
     /// The name in a URL.
     #[must_use]
@@ -37,10 +39,11 @@ impl Scheme {
             Scheme::Https => "https",
             Scheme::Ws => "ws",
             Scheme::Wss => "wss",
+            Scheme::Balancer => "balancer",
         }
     }
 
-    /// Whether the target is an HTTP server.
+    /// Whether the target is an HTTP server, or a balancer of them.
     #[must_use]
     pub const fn is_http(self) -> bool {
         !matches!(self, Scheme::Fcgi)
@@ -63,7 +66,7 @@ impl Scheme {
     pub const fn default_port(self) -> u16 {
         match self {
             Scheme::Fcgi => 8000,
-            Scheme::Http | Scheme::Ws => 80,
+            Scheme::Http | Scheme::Ws | Scheme::Balancer => 80,
             Scheme::Https | Scheme::Wss => 443,
         }
     }
@@ -314,6 +317,7 @@ mod tests {
         }
         assert_eq!(parse("ajp://a/"), Err(BadTarget::Scheme("ajp".into())));
         assert_eq!(parse("unix:/x|AJP://a/"), Err(BadTarget::Scheme("ajp".into())));
-        assert_eq!(parse("balancer://x"), Err(BadTarget::Scheme("balancer".into())));
+        let balancer = parse("balancer://My_App/x").unwrap();
+        assert_eq!((balancer.scheme, &*balancer.host), (Scheme::Balancer, "my_app"));
     }
 }

@@ -75,6 +75,11 @@ modules! {
     mod proxy_fcgi;
     mod proxy_http;
     mod proxy_wstunnel;
+    mod proxy_balancer;
+    use proxy_balancer::BYREQUESTS;
+    use proxy_balancer::BYTRAFFIC;
+    use proxy_balancer::BYBUSYNESS;
+    use proxy_balancer::SLOTMEM;
     mod php;
     mod fcgid;
     mod cgi;

@@ -2,22 +2,23 @@
 //! takes a place at the server, sends the request, and makes the response of the server's.
 
 use crate::body;
-use crate::proxying::{Waiting, enter, patience, refuse_body, spool};
+use crate::proxying::{Waiting, enter, patience, refuse_body, refuse_scheme, spool};
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use bytes::Bytes;
 use evenkeel_message::{
     AllowEncodedSlashes, Answer, BodyLength, Level, MayWait, Method, Name, Notice, Proxied,
-    Request, Response, Source, Status, Version, eq_ignore_case,
+    Request, Response, Scheme, Source, Status, Version, eq_ignore_case, quoted,
 };
-use evenkeel_modules::proxy;
 use evenkeel_modules::proxy::http::{self, Framing, Sender};
+use evenkeel_modules::proxy::{self, Member};
 use evenkeel_modules::ssl::{self, NoConnector};
 use evenkeel_proto::{OriginHead, OriginLimits, encode_chunk};
 use evenkeel_upstream::{
     OriginAnswered, OriginAsk, OriginFailure, OriginFailureKind, Tls, Upload, UploadFraming,
     ask_origin, prefetch,
 };
+use std::any::Any;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,11 +33,137 @@ pub(crate) async fn pass_on(
     plan: &Plan,
     proxied: Proxied,
 ) -> Result<Response, Answer> {
+    if proxied.target.scheme == Scheme::Balancer {
+        return Box::pin(balance(pipeline, request, plan, proxied)).await;
+    }
+    let passed = attempt(pipeline, request, plan, proxied, None, &mut None).await;
+    passed.map_err(|failed| failed.answer)
+}
+
+/// Why a request was not passed on.
+struct Failed {
+    answer: Answer,
+    cause: Cause,
+}
+
+/// What an attempt says about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Nothing, or that it has answered with this status.
+    Answered(Status),
+    /// It could not be reached, and nothing of the request is lost.
+    Unreachable,
+    /// It could not be reached.
+    Lost,
+    /// It ended the connection before its response, and the request may be sent twice
+    /// (RFC 9110, section 9.2.2).
+    Cut,
+    /// It was silent for too long.
+    Silent,
+}
+
+impl From<Answer> for Failed {
+    fn from(answer: Answer) -> Self {
+        Failed { answer, cause: Cause::Answered(Status::OK) }
+    }
+}
+
+/// Passes a request on to a member of a balancer, and to others while members cannot be reached
+/// (mod_proxy.c: `proxy_handler`).
+async fn balance(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
+    plan: &Plan,
+    proxied: Proxied,
+) -> Result<Response, Answer> {
+    let rules = &pipeline.site.server(request.server).settings.proxy;
+    let balancer = rules.balancer(&proxied.target.host).cloned();
+    let balancer = balancer.filter(|_| pipeline.site.balances);
+    let Some(balancer) = balancer else { return Err(refuse_scheme(request, &proxied)) };
+    let session = balancer.session(request, &proxied);
+    let name = format!("balancer://{}", balancer.name);
+    let error = |number, text| Notice::new("proxy_balancer", Level::Error, number, text);
+    if let (Some(sticky), Some(route)) = (&session.sticky, &session.route) {
+        request.resource.env.set("BALANCER_SESSION_STICKY", sticky.as_bytes());
+        request.resource.env.set("BALANCER_SESSION_ROUTE", route);
+    }
+    let (mut body, mut left) = (None, balancer.attempts());
+    loop {
+        let Some(choice) = balancer.choose(&session) else {
+            let (number, of) = match &session.route {
+                Some(route) => (1167, format!(" for route ({})", quoted(route))),
+                None => (1170, String::new()),
+            };
+            request.notify(error(number, format!("{name}: All workers are in error state{of}")));
+            return Err(Status::SERVICE_UNAVAILABLE.into());
+        };
+        let member = choice.member;
+        let target = &member.worker.target;
+        let url = String::from_utf8_lossy(&target.url(target.path.as_bytes())).into_owned();
+        let env = &mut request.resource.env;
+        env.set("BALANCER_NAME", &name);
+        env.set("BALANCER_WORKER_NAME", &url);
+        env.set("BALANCER_WORKER_ROUTE", member.route.as_bytes());
+        if choice.is_changed {
+            env.set("BALANCER_ROUTE_CHANGED", "1");
+        }
+        let path = [target.path.as_bytes(), &proxied.path].concat();
+        let one = Proxied { target: Arc::new(target.clone()), path, ..proxied.clone() };
+        let passed = attempt(pipeline, request, plan, one, Some(&member), &mut body).await;
+        let cause = match &passed {
+            Ok(response) => Cause::Answered(response.status),
+            Err(failed) => failed.cause,
+        };
+        let (is_failed, notice) = match cause {
+            Cause::Answered(status) if balancer.fails_on(status.code()) => {
+                let text = format!(
+                    "{name}: Forcing worker ({url}) into error state due to status code {} \
+                     matching 'failonstatus' balancer parameter",
+                    status.code()
+                );
+                (true, Some(error(1174, text)))
+            }
+            Cause::Answered(_) | Cause::Cut => (false, None),
+            Cause::Unreachable | Cause::Lost => (true, None),
+            Cause::Silent if balancer.fails_on_timeout() => {
+                let text = format!(
+                    "{name}: Forcing worker ({url}) into error state due to timeout and \
+                     'failontimeout' parameter being set"
+                );
+                (true, Some(error(2460, text)))
+            }
+            Cause::Silent => (false, None),
+        };
+        let is_noted = is_failed && member.note_failure();
+        if let Some(notice) = notice.filter(|_| is_noted) {
+            request.notify(notice);
+        }
+        let is_next = cause == Cause::Cut || (is_noted && cause == Cause::Unreachable);
+        if is_next && left > 0 {
+            left -= 1;
+            continue;
+        }
+        return passed.map_err(|failed| failed.answer);
+    }
+}
+
+/// Passes a request on to a server. `body` is read by the first attempt.
+async fn attempt(
+    pipeline: &Rc<Pipeline>,
+    request: &mut Box<Request>,
+    plan: &Plan,
+    proxied: Proxied,
+    member: Option<&Member>,
+    body: &mut Option<Outgoing>,
+) -> Result<Response, Failed> {
     let server = pipeline.site.server(request.server);
     let keeps_slashes = plan.core.encoded_slashes == Some(AllowEncodedSlashes::NoDecode);
     let target = http::target_text(request, &proxied, keeps_slashes)?;
     let rules = &server.settings.proxy;
-    let worker = proxy::worker_of(rules, &proxied);
+    let worker = match member {
+        Some(member) => Some(&*member.worker),
+        None => proxy::worker_of(rules, &proxied),
+    };
     let patience = patience(pipeline, request, worker);
     let says = |request: &Request, name: &str| request.resource.env.contains(name);
     let version = match says(request, "force-proxy-request-1.0") {
@@ -52,14 +179,20 @@ pub(crate) async fn pass_on(
         && !says(request, "proxy-nokeepalive");
     let expects = version == Version::Http11
         && plan.proxy.forward_continue != Some(false)
-        && request.body.is_some()
+        && (request.body.is_some() || body.is_some())
         && is_expecting(request);
     let tls = match proxied.target.scheme.is_secure() {
         true => Some(tls(pipeline, request, plan, &proxied)?),
         false => None,
     };
     let may_wait = pipeline.before_wait(request, plan).await;
-    let body = Outgoing::read(pipeline, request, plan, (version, expects), &may_wait).await?;
+    let body = match body {
+        Some(body) => body,
+        None => {
+            let read = Outgoing::read(pipeline, request, plan, (version, expects), &may_wait);
+            body.insert(read.await?)
+        }
+    };
     let waiting = Waiting { module: "proxy_http", patience: patience.silence };
     let place = enter(pipeline, request, &proxied, waiting, &may_wait).await?;
     let sender = Sender {
@@ -74,7 +207,9 @@ pub(crate) async fn pass_on(
         version,
     };
     let mut first = http::request_head(request, &proxied, &target, &sender)?;
+    let had_rest = body.rest.is_some();
     let upload = body.write(&mut first, expects);
+    let sent = first.len() as u64;
     let field = worker.and_then(|worker| worker.field_size);
     let skips_bad = rules.skips_bad_fields == Some(true);
     let limits = OriginLimits { skips_bad, ..OriginLimits::default() };
@@ -94,6 +229,8 @@ pub(crate) async fn pass_on(
         patience,
         place,
         path: path.clone(),
+        guard: member.map(|member| Box::new(member.begin()) as Box<dyn Any>),
+        traffic: member.map(|member| member.count(sent)),
     };
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let departure = Rc::clone(&request.departure);
@@ -110,15 +247,36 @@ pub(crate) async fn pass_on(
         }
     };
     let asked = ask_origin(&may_wait, ask, &pipeline.blocking_pool, &departure, interim, &late);
-    let OriginAnswered { head, body, tunnel } = match asked.await {
+    let OriginAnswered { head, body: answered, tunnel } = match asked.await {
         Ok(answered) => answered,
-        Err(failure) => return Err(refuse(request, &failure, &path)),
+        Err(mut failure) => {
+            body.rest = failure.upload.take().map(|upload| upload.source);
+            let is_whole = body.rest.is_some() == had_rest;
+            let cause = match failure.kind {
+                OriginFailureKind::Unreachable(_) if is_whole => Cause::Unreachable,
+                OriginFailureKind::Unreachable(_)
+                | OriginFailureKind::Unresolved
+                | OriginFailureKind::Handshake(_)
+                | OriginFailureKind::Peer(..) => Cause::Lost,
+                OriginFailureKind::Ended(_)
+                    if !had_rest && is_idempotent(request.resource.method) =>
+                {
+                    Cause::Cut
+                }
+                OriginFailureKind::Silent => Cause::Silent,
+                _ => Cause::Answered(failure.status()),
+            };
+            return Err(Failed { answer: refuse(request, &failure, &path), cause });
+        }
     };
     let may_override = request.resource.depth == 0 && request.previous.is_none();
-    let mut response = http::respond(request, head, body, &sender);
+    let mut response = http::respond(request, head, answered, &sender);
     response.tunnel = tunnel;
     match may_override && plan.proxy.overrides(response.status) {
-        true => Err(replace(request, &response)),
+        true => {
+            let cause = Cause::Answered(response.status);
+            Err(Failed { answer: replace(request, &response), cause })
+        }
         false => Ok(response),
     }
 }
@@ -271,23 +429,23 @@ impl Outgoing {
         Ok(Outgoing { framing, first: ahead.first, rest: ahead.rest })
     }
 
-    /// Appends the beginning to the head, and returns what follows.
-    fn write(self, out: &mut Vec<u8>, expects: bool) -> Option<Upload> {
+    /// Appends the beginning to the head, and takes out what follows.
+    fn write(&mut self, out: &mut Vec<u8>, expects: bool) -> Option<Upload> {
         let Outgoing { framing, first, rest } = self;
         let held = first.len() as u64;
         match framing {
             Framing::Chunked if !first.is_empty() => {
                 encode_chunk(out, first.len());
-                out.extend_from_slice(&first);
+                out.extend_from_slice(first);
                 out.extend_from_slice(b"\r\n");
             }
-            _ => out.extend_from_slice(&first),
+            _ => out.extend_from_slice(first),
         }
         let framing = match framing {
             Framing::Chunked => UploadFraming::Chunked,
             Framing::Exact(length) => UploadFraming::Exact(length.saturating_sub(held)),
             Framing::None => return None,
         };
-        rest.map(|source| Upload { source, framing, is_held: expects })
+        rest.take().map(|source| Upload { source, framing, is_held: expects })
     }
 }

@@ -83,6 +83,8 @@ async fn try_to_pass_on(
     let is_spoken = match proxied.target.scheme {
         Scheme::Fcgi => site.speaks_fcgi,
         Scheme::Http => site.speaks_http,
+        // Its members are servers whose scheme is looked at when one is chosen.
+        Scheme::Balancer => site.speaks_http,
         Scheme::Https => site.speaks_http && site.speaks_tls,
         Scheme::Ws => site.speaks_http || site.speaks_websocket,
         Scheme::Wss => (site.speaks_http || site.speaks_websocket) && site.speaks_tls,
@@ -183,7 +185,7 @@ fn answer_here(pipeline: &Pipeline, request: &mut Request) -> Result<Option<Resp
 
 /// The answer to a request whose target needs a module that is not loaded (mod_proxy.c:
 /// `proxy_handler`).
-fn refuse_scheme(request: &mut Request, proxied: &Proxied) -> Answer {
+pub(crate) fn refuse_scheme(request: &mut Request, proxied: &Proxied) -> Answer {
     let url = proxied.target.url(&proxied.path);
     let (url, scheme) = (quoted(&url), proxied.target.scheme.name());
     let text = format!(

@@ -171,8 +171,8 @@ fn proxy(
     let (Some(target), true) = (target, uri.starts_with(&origin)) else {
         let text = format!(
             "a rule with the flag P passes the request on to {}: this server passes requests on \
-             to http:, https:, ws:, wss: and fcgi: alone, and only where the rule names the host \
-             or socket without references",
+             to http:, https:, ws:, wss:, balancer: and fcgi: alone, and only where the rule \
+             names the host or socket without references",
             quoted(&uri)
         );
         request.notify(Notice::own("rewrite", Level::Error, text));

@@ -63,6 +63,8 @@ pub struct Site {
     pub speaks_fcgi: bool,
     /// Whether mod_proxy_http is active.
     pub speaks_http: bool,
+    /// Whether mod_proxy_balancer is active.
+    pub balances: bool,
     /// Whether mod_ssl is active.
     pub speaks_tls: bool,
     /// Whether mod_proxy_wstunnel is active.
@@ -333,6 +335,7 @@ impl Site {
         let identifies = language.vocabulary.module_loaded("mod_unique_id.c");
         let speaks_fcgi = language.vocabulary.module_loaded("mod_proxy_fcgi.c");
         let speaks_http = language.vocabulary.module_loaded("mod_proxy_http.c");
+        let balances = language.vocabulary.module_loaded("mod_proxy_balancer.c");
         let speaks_tls = language.vocabulary.module_loaded("mod_ssl.c");
         let speaks_websocket = language.vocabulary.module_loaded("mod_proxy_wstunnel.c");
         let passes_on = language.vocabulary.module_loaded("mod_proxy.c")
@@ -365,6 +368,7 @@ impl Site {
             passes_on,
             speaks_fcgi,
             speaks_http,
+            balances,
             speaks_tls,
             speaks_websocket,
             runs_programs,

@@ -16,6 +16,7 @@ use evenkeel_message::{
 };
 use evenkeel_proto::{OriginHead, OriginLimits, ResponseLength};
 use evenkeel_sys::blocking_pool::BlockingPool;
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -23,6 +24,8 @@ use std::io::ErrorKind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -68,6 +71,10 @@ pub struct OriginAsk {
     pub place: Place,
     /// The path of the request, for the error log.
     pub path: Vec<u8>,
+    /// What is dropped at the end of the response, or of the tunnel behind it.
+    pub guard: Option<Box<dyn Any>>,
+    /// Where the bytes of the body of the response are counted.
+    pub traffic: Option<Arc<AtomicU64>>,
 }
 
 /// The response of a server.
@@ -97,7 +104,19 @@ pub async fn ask_origin(
     let target = Arc::clone(&ask.target);
     match try_to_ask(ask, blocking_pool, departure, interim, late).await {
         Ok(answered) => Ok(answered),
-        Err(kind) => Err(OriginFailure { kind, target }),
+        Err(Failed { kind, upload }) => Err(OriginFailure { kind, target, upload }),
+    }
+}
+
+/// A failure, with the rest of the body if nothing of the request was sent.
+struct Failed {
+    kind: OriginFailureKind,
+    upload: Option<Upload>,
+}
+
+impl From<OriginFailureKind> for Failed {
+    fn from(kind: OriginFailureKind) -> Self {
+        Failed { kind, upload: None }
     }
 }
 
@@ -107,7 +126,7 @@ async fn try_to_ask(
     departure: &Departure,
     interim: &mut dyn FnMut(&OriginHead),
     late: &Rc<RefCell<Late>>,
-) -> Result<OriginAnswered, OriginFailureKind> {
+) -> Result<OriginAnswered, Failed> {
     let rest = if ask.is_idempotent { KEPT_FOR } else { FRESH };
     let wanted = Wanted { address: ask.target.address.clone(), tls: ask.tls.take() };
     let mut kept = match ask.keeps {
@@ -118,7 +137,10 @@ async fn try_to_ask(
         let is_kept = kept.is_some();
         let connection = match kept.take() {
             Some(stream) => OriginConnection::Kept(stream),
-            None => connect_new(&wanted, ask.patience.connect, blocking_pool).await?,
+            None => match connect_new(&wanted, ask.patience.connect, blocking_pool).await {
+                Ok(connection) => connection,
+                Err(kind) => return Err(Failed { kind, upload: ask.upload.take() }),
+            },
         };
         let upload = ask.upload.take();
         let begun = OriginLink::begin(connection, &ask.first, upload, ask.patience.silence)?;
@@ -131,17 +153,20 @@ async fn try_to_ask(
             }
         };
         match final_head(&mut link, &ask, departure, interim).await {
-            Ok(head) => return answer(head, link, (ask, wanted), late).await,
+            Ok(head) => return Ok(answer(head, link, (ask, wanted), late).await?),
             // The connection was being closed while it was taken.
             Err(OriginFailureKind::Ended(_))
                 if is_kept && ask.is_idempotent && !link.has_heard() =>
             {
                 match link.into_upload() {
                     Some(upload) => ask.upload = upload,
-                    None => return Err(OriginFailureKind::Ended(ErrorKind::UnexpectedEof.into())),
+                    None => {
+                        let error = ErrorKind::UnexpectedEof.into();
+                        return Err(OriginFailureKind::Ended(error).into());
+                    }
                 }
             }
-            Err(kind) => return Err(kind),
+            Err(kind) => return Err(kind.into()),
         }
     }
 }
@@ -231,7 +256,7 @@ async fn answer(
     late: &Rc<RefCell<Late>>,
 ) -> Result<OriginAnswered, OriginFailureKind> {
     if head.status == 101 {
-        let tunnel = link.into_tunnel(ask.path, ask.target, Rc::clone(late))?;
+        let tunnel = link.into_tunnel(ask.path, ask.target, Rc::clone(late), ask.guard)?;
         let tunnel = Some(Switched(Box::pin(tunnel)));
         return Ok(OriginAnswered { head, body: Body::Empty, tunnel });
     }
@@ -244,7 +269,8 @@ async fn answer(
     let said = head.kept_s.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
     let rest = ask.ttl.unwrap_or(KEPT_FOR).min(said.unwrap_or(KEPT_FOR));
     let stream = Stream {
-        open: Some(Open { link, _place: ask.place }),
+        open: Some(Open { link, _place: ask.place, _guard: ask.guard }),
+        traffic: ask.traffic,
         keeps: keeps.then_some((rest, wanted)),
         first: VecDeque::new(),
         failure: None,
@@ -261,6 +287,7 @@ async fn answer(
 struct Open {
     link: OriginLink,
     _place: Place,
+    _guard: Option<Box<dyn Any>>,
 }
 
 /// The body of a response, as a stream.
@@ -274,6 +301,8 @@ struct Stream {
     first: VecDeque<Bytes>,
     /// The failure behind them.
     failure: Option<std::io::Error>,
+    /// Where received bytes are counted.
+    traffic: Option<Arc<AtomicU64>>,
     late: Rc<RefCell<Late>>,
     path: Vec<u8>,
     target: Arc<Target>,
@@ -325,9 +354,14 @@ impl Stream {
     ) -> Poll<Result<Option<Bytes>, OriginFailureKind>> {
         let Some(open) = &mut self.open else { return Poll::Ready(Ok(None)) };
         match ready!(open.link.poll_data(context)) {
-            Ok(Some(bytes)) => Poll::Ready(Ok(Some(bytes))),
+            Ok(Some(bytes)) => {
+                if let Some(traffic) = &self.traffic {
+                    traffic.fetch_add(bytes.len() as u64, Relaxed);
+                }
+                Poll::Ready(Ok(Some(bytes)))
+            }
             Ok(None) => {
-                if let Some(Open { link, _place }) = self.open.take()
+                if let Some(Open { link, .. }) = self.open.take()
                     && let Some((rest, wanted)) = self.keeps.take()
                     && let Some(stream) = link.into_idle()
                 {
@@ -346,7 +380,7 @@ impl Stream {
             OriginFailureKind::Silent => ErrorKind::TimedOut.into(),
             _ => ErrorKind::UnexpectedEof.into(),
         };
-        let failure = OriginFailure { kind, target: Arc::clone(&self.target) };
+        let failure = OriginFailure { kind, target: Arc::clone(&self.target), upload: None };
         let notices = failure.notices(&self.path, true);
         self.late.borrow_mut().notices.extend(notices);
         error

@@ -1,5 +1,6 @@
 //! The failures of an exchange with an HTTP server, with the status and the log lines of each.
 
+use crate::origin_link::Upload;
 use evenkeel_message::{Address, Level, Notice, Status, Target, quoted};
 use evenkeel_proto::OriginFault;
 use evenkeel_tls::PeerFault;
@@ -43,6 +44,8 @@ pub struct OriginFailure {
     pub kind: OriginFailureKind,
     /// The server.
     pub target: Arc<Target>,
+    /// The rest of the request's body, if nothing of the request was sent.
+    pub upload: Option<Upload>,
 }
 
 impl OriginFailure {

@@ -14,8 +14,10 @@ use evenkeel_proto::{
 };
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -52,6 +54,12 @@ pub struct Upload {
     pub framing: UploadFraming,
     /// Whether the server is to say `100 Continue` first.
     pub is_held: bool,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Upload({:?})", self.framing)
+    }
 }
 
 /// The connection of a request.
@@ -202,6 +210,7 @@ impl OriginLink {
         path: Vec<u8>,
         target: Arc<Target>,
         late: Rc<RefCell<Late>>,
+        guard: Option<Box<dyn Any>>,
     ) -> Result<OriginTunnel, OriginFailureKind> {
         // The socket of a request that was sent at once is watched for reading alone.
         let stream = self.stream.for_writing().map_err(OriginFailureKind::Unreachable)?;
@@ -214,6 +223,7 @@ impl OriginLink {
             late,
             path,
             target,
+            _guard: guard,
         })
     }
 

@@ -7,6 +7,7 @@ use crate::origin_failure::{OriginFailure, OriginFailureKind};
 use crate::origin_stream::OriginStream;
 use crate::timer::Timer;
 use evenkeel_message::{Duplex, Late, Passed, Target, Tunnel};
+use std::any::Any;
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -33,6 +34,8 @@ pub(crate) struct OriginTunnel {
     pub(crate) late: Rc<RefCell<Late>>,
     pub(crate) path: Vec<u8>,
     pub(crate) target: Arc<Target>,
+    /// What is dropped with the tunnel.
+    pub(crate) _guard: Option<Box<dyn Any>>,
 }
 
 /// One direction.
@@ -197,7 +200,7 @@ impl Tunnel for OriginTunnel {
 impl OriginTunnel {
     /// Logs why the tunnel has ended before both sides had.
     fn tell(&self, kind: OriginFailureKind) {
-        let failure = OriginFailure { kind, target: Arc::clone(&self.target) };
+        let failure = OriginFailure { kind, target: Arc::clone(&self.target), upload: None };
         self.late.borrow_mut().notices.extend(failure.tunnel_notice(&self.path));
     }
 }

@@ -3,14 +3,14 @@
 
 use super::pass::From;
 use super::worker::Worker;
-use super::{ErrorOverride, Mapping, Pass, Via};
+use super::{Balancer, ErrorOverride, Mapping, Member, Pass, Via};
 use crate::core::Kind;
 use crate::core::sections::{compile_pattern, inner_settings, numbered, plain};
 use crate::{
     Active, Directive, DirectiveResult, Module, Place, Scope, Where, argument, directive, section,
 };
 use evenkeel_config::{Block, Call, Contexts, Fault, Shape, next_word, words};
-use evenkeel_message::{BadTarget, Target, unquoted};
+use evenkeel_message::{BadTarget, Scheme, Target, unquoted};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +39,10 @@ const DIRECTIVES: &[Directive] = &[
     directive("ProxyReceiveBufferSize", Where::SERVER, Shape::One, "", "Receive buffer size for outgoing HTTP and FTP connections in bytes", accepted),
     directive("ProxyBadHeader", Where::SERVER, Shape::One, "", "How to handle bad header line in response: IsError | Ignore | StartBody", bad_header),
     directive("ProxyMaxForwards", Where::SERVER, Shape::One, "-1", "The maximum number of proxies a request may be forwarded through.", most_forwards),
-    directive("BalancerMember", Where::CONFIG, Shape::Raw, "", "A balancer name and scheme with list of params", refused),
+    directive("BalancerMember", Where::CONFIG, Shape::Raw, "", "A balancer name and scheme with list of params", balancer_member),
     directive("BalancerGrowth", Where::SERVER, Shape::One, "", "Number of additional Balancers that can be added post-config", refused),
     directive("BalancerPersist", Where::SERVER, Shape::Flag, "Off", "on if the balancer should persist changes on reboot/restart made via the Balancer Manager", refused),
-    directive("BalancerInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit Balancers and Workers defined in the main server (Setting to off recommended if using the Balancer Manager)", refused),
+    directive("BalancerInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit Balancers and Workers defined in the main server (Setting to off recommended if using the Balancer Manager)", balancer_inherit),
     directive("ProxySourceAddress", Where::SERVER, Shape::One, "", "Configure local source IP used for request forward", refused),
     directive("ProxyRemote", Where::SERVER, Shape::TwoOrThree, "", "a scheme, partial URL or '*' and a proxy server", refused),
     directive("ProxyRemoteMatch", Where::SERVER, Shape::TwoOrThree, "", "a regex pattern and a proxy server", refused),
@@ -61,8 +61,8 @@ pub const MODULE: Module = Module {
     page: "mod_proxy",
     subject: "Requests that are passed on to HTTP servers and FastCGI applications.",
     remarks: &[
-        "Requests are passed on to `http:`, `https:`, `ws:`, `wss:` and `fcgi:`. A target with \
-         another scheme, a balancer and a forward proxy (ProxyRequests On) are refused when the \
+        "Requests are passed on to `http:`, `https:`, `ws:`, `wss:`, `balancer:` and `fcgi:`. A \
+         target with another scheme and a forward proxy (ProxyRequests On) are refused when the \
          configuration is read.",
         "Scheme, host and socket of a target are the configuration's: a reference to a group of \
          ProxyPassMatch stands in the path only.",
@@ -95,6 +95,13 @@ fn refused(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         "{} is not there yet: this server passes requests on to single servers and applications",
         call.name
     ))
+}
+
+fn balancer_inherit(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    match call.flag {
+        true => Ok(()),
+        false => Err("BalancerInherit Off is not there yet".into()),
+    }
 }
 
 fn requests(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
@@ -255,7 +262,7 @@ fn target(scope: &Scope, what: &str, text: &str) -> Result<Target, String> {
         BadTarget::Scheme(scheme) => {
             format!(
                 "{what} {text}: {scheme}: is not there yet, this server passes requests on \
-                 to http:, https:, ws:, wss: and fcgi: alone"
+                 to http:, https:, ws:, wss:, balancer: and fcgi: alone"
             )
         }
     })?;
@@ -330,8 +337,12 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         "!" => None,
         to => Some(target(scope, what, to)?),
     };
-    if let Some(target) = &target {
-        add_worker(scope, call, target, &parameters)?;
+    match &target {
+        Some(target) if target.scheme == Scheme::Balancer => {
+            set_balancer(scope, what, &target.host, &parameters)?;
+        }
+        Some(target) => add_worker(scope, call, target, &parameters)?,
+        None => {}
     }
     let url = to.split_once('|').map_or(&*to, |(_, url)| url).into();
     let pass = Pass { from, url, target: target.map(Arc::new), is_raw, without_query };
@@ -410,7 +421,73 @@ fn set(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let pairs = key_values(parameters)
         .map_err(|_| "Invalid ProxySet parameter. Parameter must be in the form 'key=value'")?;
     let target = target(scope, "ProxySet", &url)?;
-    set_parameters(scope, "ProxySet", &target, &pairs)
+    if target.scheme != Scheme::Balancer {
+        return set_parameters(scope, "ProxySet", &target, &pairs);
+    }
+    let is_section = matches!(scope.place, Place::Proxy(_));
+    if !is_section && scope.server.proxy.balancer(&target.host).is_none() {
+        return Err(format!("ProxySet can not find '{url}' Balancer."));
+    }
+    set_balancer(scope, "ProxySet", &target.host, &pairs)
+}
+
+/// Changes the balancer with this name, which is made if there is none.
+fn change_balancer<R>(scope: &mut Scope, name: &str, change: impl FnOnce(&mut Balancer) -> R) -> R {
+    let balancers = &mut scope.server.proxy.balancers;
+    let at = balancers.iter().position(|balancer| balancer.name.eq_ignore_ascii_case(name));
+    let mut balancer = match at {
+        Some(at) => balancers.remove(at),
+        None => Arc::new(Balancer::new(name)),
+    };
+    let result = change(Arc::make_mut(&mut balancer));
+    balancers.push(balancer);
+    result
+}
+
+/// Sets parameters of a balancer.
+fn set_balancer(
+    scope: &mut Scope,
+    what: &str,
+    name: &str,
+    parameters: &[(String, String)],
+) -> Result<(), String> {
+    change_balancer(scope, name, |balancer| {
+        parameters.iter().try_for_each(|(key, value)| balancer.set(key, value))
+    })
+    .map_err(|error| format!("{what} {error}"))
+}
+
+/// BalancerMember. In a `<Proxy>` section, the balancer is that of the section (mod_proxy.c:
+/// add_member).
+fn balancer_member(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let words = words(call.raw);
+    let (balancer, words) = match (&scope.place, words.split_first()) {
+        (Place::Proxy(url), _) => (url.to_string(), &*words),
+        (_, Some((url, words))) => (url.clone(), words),
+        (_, None) => (String::new(), &*words),
+    };
+    let Some((url, parameters)) = words.split_first() else {
+        return Err("BalancerMember must define remote proxy server".into());
+    };
+    let what = "BalancerMember";
+    let name = target(scope, what, &balancer)?;
+    if name.scheme != Scheme::Balancer {
+        return Err(format!("{what} {balancer}: members are of a balancer: alone"));
+    }
+    let member_target = target(scope, what, url)?;
+    if matches!(member_target.scheme, Scheme::Balancer | Scheme::Fcgi) {
+        let scheme = member_target.scheme.name();
+        return Err(format!("{what} {url}: a member with {scheme}: is not there yet"));
+    }
+    let mut member = Member::new(Worker::new(member_target));
+    for parameter in parameters {
+        let (key, value) = parameter
+            .split_once('=')
+            .ok_or("Invalid BalancerMember parameter. Parameter must be in the form 'key=value'")?;
+        member.set(key, value).map_err(|error| format!("{what} {error}"))?;
+    }
+    change_balancer(scope, &name.host, |balancer| balancer.members.push(Arc::new(member)));
+    Ok(())
 }
 
 /// Reads a `<Proxy>` or `<ProxyMatch>` section. Its settings apply to requests that ProxyPass or
@@ -441,6 +518,10 @@ fn proxy_section(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Faul
         }
         let target = target(scope, name, &url).map_err(|text| block.fault(text))?;
         let pairs = key_values(rest).map_err(|text| block.fault(text))?;
+        if target.scheme == Scheme::Balancer {
+            return set_balancer(scope, name, &target.host, &pairs)
+                .map_err(|text| block.fault(text));
+        }
         set_parameters(scope, name, &target, &pairs).map_err(|text| block.fault(text))?;
     }
     Ok(())

@@ -60,7 +60,7 @@ fn for_client(request: &Request, fields: &Fields, sender: &Sender<'_>) -> Fields
         let changed = match () {
             () if is("Set-Cookie") => public_cookie(sender.section, value),
             () if ["Location", "Content-Location", "URI", "Destination"].into_iter().any(is) => {
-                public_location(sender.section, value, absolute)
+                public_location(sender.section, &sender.rules.balancers, value, absolute)
             }
             () if ["Date", "Expires", "Last-Modified"].into_iter().any(is) => {
                 let now = i64::try_from(clock::realtime_us() / 1_000_000).unwrap_or(i64::MAX);

@@ -2,6 +2,7 @@
 //! of its server and its section, and returns the target. The room `upstream` connects to the
 //! target.
 
+mod balancer;
 mod directives;
 pub mod http;
 mod http_answer;
@@ -11,6 +12,7 @@ mod reverse;
 mod worker;
 
 pub use crate::NoSettings as Global;
+pub use balancer::{Balancer, Busy, Choice, Member, Session};
 pub use directives::MODULE;
 pub use pass::{Pass, Passed, escape_path};
 pub use reverse::{Mapping, public_cookie, public_location};
@@ -35,6 +37,8 @@ pub struct Rules {
     pub passes: Vec<Arc<Pass>>,
     /// Applications with parameters.
     pub workers: Vec<Arc<Worker>>,
+    /// Balancers.
+    pub balancers: Vec<Arc<Balancer>>,
     /// `<Proxy>` and `<ProxyMatch>`, in the order of the configuration.
     pub sections: Vec<Arc<Section>>,
     /// ProxyTimeout.
@@ -45,6 +49,14 @@ pub struct Rules {
     pub via: Option<Via>,
     /// Whether a line that is no field is left out of the head of a response (ProxyBadHeader).
     pub skips_bad_fields: Option<bool>,
+}
+
+impl Rules {
+    /// The balancer with this name.
+    #[must_use]
+    pub fn balancer(&self, name: &str) -> Option<&Arc<Balancer>> {
+        self.balancers.iter().find(|balancer| &*balancer.name == name)
+    }
 }
 
 /// The values of ProxyVia.
@@ -71,6 +83,7 @@ impl Merge for Rules {
         Self {
             passes: [base.passes.as_slice(), &over.passes].concat(),
             workers: [over.workers.as_slice(), &base.workers].concat(),
+            balancers: [over.balancers.as_slice(), &base.balancers].concat(),
             sections: [base.sections.as_slice(), &over.sections].concat(),
             timeout: over.timeout.or(base.timeout),
             most_forwards: over.most_forwards.or(base.most_forwards),

@@ -2,7 +2,7 @@
 //! must be led to this one instead (ProxyPassReverse and its kin; proxy_util.c:
 //! `ap_proxy_location_reverse_map`, `ap_proxy_cookie_reverse_map`).
 
-use super::Directory;
+use super::{Balancer, Directory};
 use evenkeel_message::{eq_ignore_case, trim};
 use memchr::memmem;
 use std::sync::Arc;
@@ -21,10 +21,24 @@ pub struct Mapping {
 #[must_use]
 pub fn public_location(
     settings: &Directory,
+    balancers: &[Arc<Balancer>],
     url: &[u8],
     absolute: impl Fn(&[u8]) -> Vec<u8>,
 ) -> Option<Vec<u8>> {
     for Mapping { real, public } in settings.reverses.iter().map(|rule| &**rule) {
+        if let Some(real) = real.strip_prefix(b"balancer://") {
+            match behind_member(balancers, real, url) {
+                None => continue,
+                Some(rest) => {
+                    let rest = match &**public {
+                        b"/" => rest.strip_prefix(b"/").unwrap_or(rest),
+                        _ => rest,
+                    };
+                    let mapped = [&**public, rest].concat();
+                    return Some(if is_url(&mapped) { mapped } else { absolute(&mapped) });
+                }
+            }
+        }
         // A rule that names a path applies to the path of a URL.
         let part = match real.first() {
             Some(b'/') => path_of(url),
@@ -41,6 +55,23 @@ pub fn public_location(
         });
     }
     None
+}
+
+/// What follows the URL of a member and the path of `real`, which is a balancer's name with a path.
+fn behind_member<'a>(balancers: &[Arc<Balancer>], real: &[u8], url: &'a [u8]) -> Option<&'a [u8]> {
+    let slash = real.iter().position(|byte| *byte == b'/').unwrap_or(real.len());
+    let (name, path) = real.split_at_checked(slash)?;
+    let path = if path == b"/" { b"" } else { path };
+    let mut balancers = balancers.iter();
+    let balancer = balancers.find(|one| eq_ignore_case(one.name.as_bytes(), name))?;
+    balancer.members.iter().find_map(|member| {
+        let target = &member.worker.target;
+        let own = target.url(target.path.trim_end_matches('/').as_bytes());
+        let (start, rest) = url.split_at_checked(own.len())?;
+        let rest = eq_ignore_case(start, &own).then_some(rest)?.strip_prefix(path)?;
+        let is_end = matches!(rest.first(), None | Some(b'/' | b'?'));
+        (is_end || !path.is_empty()).then_some(rest)
+    })
 }
 
 /// The path of a URL with what follows it; all of it if it has no host, or nothing behind that.
@@ -119,7 +150,7 @@ mod tests {
         let settings = Directory { reverses, ..Directory::default() };
         let absolute = |path: &[u8]| [b"http://front", path].concat();
         let mapped = |url: &str| {
-            let mapped = public_location(&settings, url.as_bytes(), absolute);
+            let mapped = public_location(&settings, &[], url.as_bytes(), absolute);
             mapped.map(|url| String::from_utf8(url).unwrap())
         };
         assert_eq!(mapped("http://app:3000/a?b").as_deref(), Some("http://front/shop/a?b"));

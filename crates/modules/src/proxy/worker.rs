@@ -190,9 +190,8 @@ impl Worker {
                 Ok(())
             }
             "addressttl" | "status" | "secret" => Ok(()),
-            "loadfactor" | "route" | "redirect" | "lbset" => Err(format!(
-                "{key} is a parameter of balancers, which this server does not have yet"
-            )),
+            // They have an effect on members of balancers alone.
+            "loadfactor" | "route" | "redirect" | "lbset" => Ok(()),
             _ => Err("unknown Worker parameter".into()),
         }
     }
@@ -218,7 +217,7 @@ pub fn upgrade_of(
 }
 
 /// Parses the number at the front of a text, as atoi(3) does.
-fn leading_number(text: &str) -> i64 {
+pub(super) fn leading_number(text: &str) -> i64 {
     let digits = text.bytes().position(|byte| !byte.is_ascii_digit() && byte != b'-');
     text.get(..digits.unwrap_or(text.len())).and_then(|text| text.parse().ok()).unwrap_or(0)
 }

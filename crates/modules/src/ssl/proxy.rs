@@ -167,12 +167,14 @@ fn joined<T: Clone>(file: &Option<Arc<[T]>>, folder: &Option<Arc<[T]>>) -> Vec<T
 
 /// The settings that a directive fills. It may stand in a server or in `<Proxy>` (PROXY_CONF).
 fn said<'a>(scope: &'a mut Scope, call: &Call<'_>) -> Result<&'a mut OfProxy, String> {
-    call.check_place(
-        Contexts::NOT_IN_DIRECTORY
-            .with(Contexts::NOT_IN_LOCATION)
-            .with(Contexts::NOT_IN_FILES)
-            .with(Contexts::NOT_IN_IF),
-    )?;
+    let place = Contexts::NOT_IN_DIRECTORY
+        .with(Contexts::NOT_IN_LOCATION)
+        .with(Contexts::NOT_IN_FILES)
+        .with(Contexts::NOT_IN_IF);
+    // Apache checks the context itself, not a rule of the directive.
+    call.check_place(place).map_err(|text| {
+        text.replace("cannot occur within", "not allowed in").replace("> section", "> context")
+    })?;
     Ok(Arc::make_mut(scope.directory.ssl.1.get_or_insert_default()))
 }
 
