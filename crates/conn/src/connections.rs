@@ -101,12 +101,17 @@ impl<S: ConnectionSite> Connections<S> {
         let inner = &self.0;
         let mut transport = Transport::of(socket, &inner.thread.scratch);
         let is_handshaking = transport.tls().is_some_and(|tls| tls.session().is_handshaking());
+        let engine = transport.take_engine();
+        let is_h2 = engine.is_some();
+        if let Some(engine) = engine {
+            transport.keep(engine);
+        }
         transport.announce_end();
         drop(transport);
         let Some(connection) = Connection::from_parked_state(state, &inner.thread.addresses) else {
             return;
         };
-        if late && reason == ParkReason::FirstRequest && !inner.thread.retiring.get() {
+        if late && !is_h2 && reason == ParkReason::FirstRequest && !inner.thread.retiring.get() {
             let noted = catch_unwind(AssertUnwindSafe(|| match is_handshaking {
                 true => inner.note_handshake_timeout(&connection),
                 false => inner.note_expired(&connection),

@@ -6,6 +6,7 @@
 mod connections;
 mod exchange;
 mod h1;
+mod h2;
 mod serving;
 mod site;
 mod thread;
@@ -13,5 +14,5 @@ mod transport;
 
 pub use connections::Connections;
 pub use exchange::slow_bytes::SlowBytes;
-pub use site::{ConnectionSite, Done, ReadTime, Settings};
+pub use site::{ConnectionSite, Done, Http2, ReadTime, Settings};
 pub use thread::Workplace;

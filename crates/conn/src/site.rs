@@ -2,6 +2,7 @@
 //! response, and the record of what was done. The pipeline and the logs stand behind it.
 
 use evenkeel_message::{Notice, Peer, Request, Response, Served, Status, Transfer};
+use evenkeel_proto::h2::EngineSettings;
 use evenkeel_proto::{HttpProtocolOptions, KeepAlive, Limits, Refusal};
 use evenkeel_tls::Door;
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,8 @@ pub struct Settings {
     pub limits: Limits,
     /// HttpProtocolOptions.
     pub options: HttpProtocolOptions,
+    /// HTTP/2.
+    pub http2: Http2,
     /// The Server field's value.
     pub server_field: Box<[u8]>,
     /// Whether the status page shows the end of a long request line (SeeRequestTail).
@@ -47,9 +50,37 @@ impl Default for Settings {
             body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
             limits: Limits::default(),
             options: HttpProtocolOptions::default(),
+            http2: Http2::default(),
             server_field: (*b"Apache").into(),
             see_request_tail: false,
             shows_requests: true,
+        }
+    }
+}
+
+/// What holds for HTTP/2. Which hosts speak it over TLS, their handshake decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http2 {
+    /// Whether connections in clear text may begin with the preface of HTTP/2 (H2Direct).
+    pub is_direct: bool,
+    /// The same of connections over TLS whose handshake has agreed on no protocol.
+    pub is_direct_secure: bool,
+    /// Whether a request of HTTP/1.1 in clear text may ask to go on in HTTP/2 (H2Upgrade).
+    pub is_upgradable: bool,
+    /// How long a stream may make no progress, in milliseconds (H2StreamTimeout).
+    pub stream_timeout_ms: u64,
+    /// The bounds of a connection.
+    pub engine: EngineSettings,
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            is_direct: false,
+            is_direct_secure: false,
+            is_upgradable: false,
+            stream_timeout_ms: 60_000,
+            engine: EngineSettings::default(),
         }
     }
 }

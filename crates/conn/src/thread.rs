@@ -18,6 +18,9 @@ use std::sync::{Arc, Mutex};
 /// Bytes that are read at once. A head that is longer is collected in a task.
 const BUFFER_BYTES: usize = 16 * 1024;
 
+/// The most memory for frames that a thread keeps.
+const FRAMES_BYTES: usize = 256 * 1024;
+
 /// Where a worker serves.
 #[derive(Clone)]
 pub struct Workplace {
@@ -68,6 +71,8 @@ pub(crate) struct ThreadState {
     pub(crate) uncounted: Cell<Uncounted>,
     buffer: Cell<Option<Box<[u8]>>>,
     out: Cell<Vec<u8>>,
+    /// Memory for the frames of a connection of HTTP/2.
+    frames: Cell<Vec<u8>>,
     date: Cell<(u64, [u8; 29])>,
     /// Time since 1970 less the monotonic clock, in microseconds.
     epoch_us: Cell<u64>,
@@ -84,6 +89,7 @@ impl ThreadState {
             uncounted: Cell::default(),
             buffer: Cell::new(None),
             out: Cell::new(Vec::new()),
+            frames: Cell::new(Vec::new()),
             date: Cell::new((u64::MAX, [0; 29])),
             epoch_us: Cell::new(0),
         };
@@ -110,6 +116,19 @@ impl ThreadState {
         if out.capacity() <= BUFFER_BYTES {
             out.clear();
             self.out.set(out);
+        }
+    }
+
+    /// An empty buffer for the frames of a connection of HTTP/2; to be given back.
+    pub(crate) fn take_frames(&self) -> Vec<u8> {
+        self.frames.take()
+    }
+
+    pub(crate) fn give_frames(&self, mut frames: Vec<u8>) {
+        // One that an odd connection made large is not kept.
+        if frames.capacity() <= FRAMES_BYTES {
+            frames.clear();
+            self.frames.set(frames);
         }
     }
 

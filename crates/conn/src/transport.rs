@@ -10,6 +10,7 @@ pub(crate) mod parked;
 pub(crate) mod proxy_header;
 pub(crate) mod tls;
 
+use evenkeel_proto::h2::{Engine, ErrorCode};
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest};
 use evenkeel_sys::socket::{self, Parcel, SendProgress, Socket};
 use evenkeel_sys::watch::WatchedSocket;
@@ -27,6 +28,8 @@ use tls::{Scratch, Tls};
 pub(crate) struct Transport {
     wire: Wire,
     layer: Layer,
+    /// The engine of a connection of HTTP/2 that is parked.
+    engine: Option<Box<Engine>>,
 }
 
 /// The socket, and whether the runtime watches it.
@@ -119,17 +122,35 @@ impl Transport {
     /// The transport of a connection that was parked, or has just been accepted and is in clear
     /// text.
     pub(crate) fn of(mut socket: Socket, scratch: &Rc<Scratch>) -> Self {
-        let layer = match socket.detach().and_then(Parcel::open) {
-            Some(tls) => Layer::Tls(tls, Rc::clone(scratch)),
-            None => Layer::Plain,
+        let parcel = socket.detach();
+        if parcel.as_ref().is_some_and(Parcel::is::<Engine>) {
+            let engine = parcel.and_then(Parcel::open);
+            return Self { wire: Wire::Unwatched(socket), layer: Layer::Plain, engine };
+        }
+        let (layer, engine) = match parcel.and_then(Parcel::open::<Tls>) {
+            Some(mut tls) => {
+                let engine = tls.engine.take();
+                (Layer::Tls(tls, Rc::clone(scratch)), engine)
+            }
+            None => (Layer::Plain, None),
         };
-        Self { wire: Wire::Unwatched(socket), layer }
+        Self { wire: Wire::Unwatched(socket), layer, engine }
     }
 
     /// The transport of a connection that has just been accepted and speaks TLS.
     pub(crate) fn secure(socket: Socket, door: Arc<dyn Door>, scratch: &Rc<Scratch>) -> Self {
         let layer = Layer::Tls(Tls::accept(door), Rc::clone(scratch));
-        Self { wire: Wire::Unwatched(socket), layer }
+        Self { wire: Wire::Unwatched(socket), layer, engine: None }
+    }
+
+    /// Has the engine of a connection of HTTP/2 parked with it.
+    pub(crate) fn keep(&mut self, engine: Box<Engine>) {
+        self.engine = Some(engine);
+    }
+
+    /// The engine that was parked with the connection; none if it speaks HTTP/1.
+    pub(crate) fn take_engine(&mut self) -> Option<Box<Engine>> {
+        self.engine.take()
     }
 
     /// The TLS side of the connection; none if it is in clear text.
@@ -170,6 +191,11 @@ impl Transport {
         }
     }
 
+    /// Whether a record of TLS has come in part.
+    pub(crate) fn has_partial(&mut self) -> bool {
+        self.tls().is_some_and(|tls| tls.session().has_partial())
+    }
+
     /// Whether something is to be sent before the connection may be parked.
     pub(crate) fn has_unsent(&self) -> bool {
         match &self.layer {
@@ -180,7 +206,7 @@ impl Transport {
 
     /// The directions.
     pub(crate) fn channel(&mut self) -> io::Result<Channel<'_>> {
-        let Self { wire, layer } = self;
+        let Self { wire, layer, .. } = self;
         match wire.socket() {
             Some(socket) => Ok(Channel { socket, layer }),
             None => Err(io::ErrorKind::NotConnected.into()),
@@ -213,7 +239,7 @@ impl Transport {
                 return Poll::Ready(Err(error));
             }
         }
-        let Self { wire, layer } = self;
+        let Self { wire, layer, .. } = self;
         let Wire::Watched(watched) = wire else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
@@ -250,8 +276,13 @@ impl Transport {
             Wire::Gone => return Outcome::Closed,
         };
         let mut socket = socket;
-        if let Layer::Tls(tls, _) = self.layer {
-            socket.attach(Parcel::new(tls));
+        match (self.layer, self.engine) {
+            (Layer::Tls(mut tls, _), engine) => {
+                tls.engine = engine;
+                socket.attach(Parcel::new(tls));
+            }
+            (Layer::Plain, Some(engine)) => socket.attach(Parcel::new(engine)),
+            (Layer::Plain, None) => {}
         }
         let state = connection.to_parked_state();
         Outcome::Park(socket, ParkRequest { reason, timeout_ms, state })
@@ -260,6 +291,12 @@ impl Transport {
     /// Tells the client that nothing more follows, as far as that goes without waiting and if the
     /// layer has a word for it.
     pub(crate) fn announce_end(&mut self) {
+        if let Some(mut engine) = self.engine.take() {
+            let mut out = Vec::new();
+            engine.close(ErrorCode::NoError, &mut out);
+            // A connection that rests has nothing unsent, so that so few bytes fit.
+            let _ = self.channel().and_then(|mut one| one.send(&[IoSlice::new(&out)], false));
+        }
         if let (Some(socket), Layer::Tls(tls, scratch)) = (self.wire.socket(), &mut self.layer) {
             tls.close(socket, scratch);
         }

@@ -250,6 +250,7 @@ impl Server for Evenkeel {
         notices.extend(self.keep_from_root(&site, &mut settings)?);
         let mut warnings = Vec::new();
         let tls = Hosts::make(&site, &mut self.tls, &mut warnings).map(Arc::new)?;
+        warnings.extend(settings::note_without_http2(&site));
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.needs_launcher.then(|| settings.clone());
         let launcher = OnceCell::new();

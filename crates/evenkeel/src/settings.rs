@@ -1,8 +1,9 @@
 //! The settings that the parent and the connections need, derived from those of the site: listening
 //! addresses, the user of the children, the numbers of the process model; timeouts and limits.
 
-use evenkeel_conn::{ReadTime, Settings as ConnectionSettings};
+use evenkeel_conn::{Http2, ReadTime, Settings as ConnectionSettings};
 use evenkeel_logging::BUFFER_BYTES;
+use evenkeel_message::{Level, Notice};
 use evenkeel_modules::core::{ServerTokens, software};
 use evenkeel_modules::mpm::MaxRequestWorkers;
 use evenkeel_modules::reqtimeout::ReadTimeout;
@@ -11,6 +12,7 @@ use evenkeel_monitor::Facts;
 use evenkeel_mpm::{Configured, Listen, Model, Moment, Settings, check_limits};
 use evenkeel_pipeline::{Server, Site};
 use evenkeel_proto::KeepAlive;
+use evenkeel_proto::h2::{DATA_FRAME, EngineSettings};
 use evenkeel_sys::identity::{self, Identity};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -232,6 +234,71 @@ impl OfServers {
 /// has no such bound by default.
 const HANDSHAKE_MS: u64 = 20_000;
 
+/// Whether the site has HTTP/2: mod_http2 is active, and the process model is not prefork.
+pub fn has_http2(site: &Site) -> bool {
+    let vocabulary = &site.language.vocabulary;
+    vocabulary.module_loaded("mod_http2.c") && !vocabulary.module_loaded("prefork.c")
+}
+
+/// The warning that prefork has no HTTP/2 (mod_http2.c: h2_post_config).
+pub fn note_without_http2(site: &Site) -> Option<Notice> {
+    let vocabulary = &site.language.vocabulary;
+    let is_without =
+        vocabulary.module_loaded("mod_http2.c") && vocabulary.module_loaded("prefork.c");
+    let text = "The mpm module (prefork.c) is not supported by mod_http2: the server works, and \
+                HTTP/2 is inactive. event and worker have it.";
+    is_without.then(|| Notice::new("http2", Level::Warn, 10034, text))
+}
+
+/// Whether Protocols of a server names a protocol.
+fn names_protocol(server: &Server, name: &str) -> bool {
+    let protocols = server.settings.core.conduct.protocols.as_deref().unwrap_or_default();
+    protocols.iter().any(|protocol| protocol.eq_ignore_ascii_case(name))
+}
+
+/// The application protocols that a server offers in the handshake of TLS, most wanted first.
+pub fn application_protocols(site: &Site, server: &Server) -> Vec<Vec<u8>> {
+    let named = server.settings.core.conduct.protocols.as_deref().unwrap_or_default();
+    let is_offered = |name: &&str| match *name {
+        "h2" => has_http2(site),
+        name => name == "http/1.1",
+    };
+    let names = named.iter().map(|name| name.to_ascii_lowercase());
+    let mut offered: Vec<Vec<u8>> =
+        names.filter(|name| is_offered(&name.as_str())).map(String::into_bytes).collect();
+    if offered.is_empty() {
+        offered.push(b"http/1.1".to_vec());
+    }
+    offered
+}
+
+/// The settings of a server for HTTP/2.
+fn http2(site: &Site, server: &Server) -> Http2 {
+    let said = &server.settings.http2;
+    let timeout_ms = u64::try_from(server.timeout().as_millis()).unwrap_or(u64::MAX);
+    let stream_timeout_ms = said.stream_timeout_ms.filter(|time| *time > 0).unwrap_or(timeout_ms);
+    let defaults = EngineSettings::default();
+    let bound = |said: Option<usize>| said.filter(|most| *most > 0).unwrap_or(usize::MAX);
+    let engine = EngineSettings {
+        max_streams: said.max_streams.unwrap_or(defaults.max_streams),
+        window: said.window.unwrap_or(defaults.window),
+        max_stream_errors: said.max_stream_errors.unwrap_or(defaults.max_stream_errors),
+        data_frame: bound(said.max_data_frame).min(DATA_FRAME),
+        header_block: bound(said.max_header_block),
+        limits: server.limits(),
+        options: server.protocol_options(),
+        ..defaults
+    };
+    let speaks = |protocol| has_http2(site) && names_protocol(server, protocol);
+    Http2 {
+        is_direct: speaks("h2c") && said.is_direct.unwrap_or(true),
+        is_upgradable: speaks("h2c") && said.is_upgradable.unwrap_or(true),
+        is_direct_secure: speaks("h2") && said.is_direct.unwrap_or(false),
+        stream_timeout_ms,
+        engine,
+    }
+}
+
 /// The settings of a server that concern its connections.
 fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -253,6 +320,7 @@ fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),
         options: server.protocol_options(),
+        http2: http2(site, server),
         server_field: site.identity.banner.as_bytes().into(),
         see_request_tail: site.global.core.see_request_tail,
         shows_requests: site.global.core.extended_status.unwrap_or(true),

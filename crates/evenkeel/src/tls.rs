@@ -2,12 +2,13 @@
 //! share over reloads and changes of the program, and chooses the host of a connection by the name
 //! in its ClientHello.
 
+use crate::settings::application_protocols;
 use evenkeel_message::Notice;
-use evenkeel_modules::ssl::{self, Sharing};
+use evenkeel_modules::ssl::{self, Identified, Sharing};
 use evenkeel_pipeline::Site;
 use evenkeel_sys::clock;
 use evenkeel_sys::memory::SharedFile;
-use evenkeel_tls::{Cache, Door, Hello, Host, SECRETS_WORDS, Secrets, Words};
+use evenkeel_tls::{Cache, Door, Hello, Host, Protocols, SECRETS_WORDS, Secrets, Words};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -146,7 +147,12 @@ impl Hosts {
             let firsts = firsts.filter_map(|first| site.servers.get(first));
             let settings = server.settings.ssl.behind(firsts.map(|first| &first.settings.ssl));
             let global = &site.global.ssl;
-            let made = ssl::make_host(&settings, global, index, &name, &names, &sharing, now_s)?;
+            let protocols = Protocols {
+                names: application_protocols(site, server),
+                by_client: server.settings.core.conduct.protocols_honor_order == Some(false),
+            };
+            let identified = Identified { index, name: &name, names: &names, protocols };
+            let made = ssl::make_host(&settings, global, identified, &sharing, now_s)?;
             notices.extend(made.notices);
             hosts.push(Some(Arc::new(made.host)));
         }

@@ -163,6 +163,8 @@ pub struct Request {
     pub time_us: u64,
     /// The number of requests answered on this connection before (%k).
     pub keepalives: u32,
+    /// The stream of the request in HTTP/2; 0 in other versions.
+    pub stream: u32,
     /// The index of the virtual host in the site.
     pub server: usize,
     /// The host of the request without its port, in lower case; empty if there was none.
@@ -459,6 +461,7 @@ impl Request {
             secure: None,
             time_us,
             keepalives: 0,
+            stream: 0,
             server: 0,
             host: Vec::new(),
             port: None,
@@ -522,6 +525,7 @@ impl Request {
             secure: self.secure.clone(),
             time_us: self.time_us,
             keepalives: 0,
+            stream: self.stream,
             server: self.server,
             host: self.host.clone(),
             port: self.port,
@@ -633,6 +637,7 @@ impl Request {
             secure,
             time_us,
             keepalives,
+            stream,
             server,
             host,
             port,
@@ -676,7 +681,7 @@ impl Request {
         if let Some(spare) = spare {
             spare.renew(Status::OK);
         }
-        (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
+        (*peer, *time_us, *keepalives, *stream, *server) = (client, came_us, 0, 0, 0);
         (*body, *port, *names, *beyond) = (None, None, None, None);
         (*proxy, *is_introduced, *secure) = (None, false, None);
         (*probe, *previous, *used_name, *late, *page) = (None, None, None, None, None);

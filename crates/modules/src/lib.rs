@@ -71,6 +71,7 @@ modules! {
     mod authz_owner;
     mod allowmethods;
     mod ssl;
+    mod http2;
     mod proxy;
     mod proxy_fcgi;
     mod proxy_http;

@@ -34,7 +34,7 @@ use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    alias, allowmethods, auth_basic, authz_core, core, env, headers, include, lab, mime,
+    alias, allowmethods, auth_basic, authz_core, core, env, headers, http2, include, lab, mime,
     negotiation, remoteip, rewrite, setenvif, speling, ssl, status, unique_id, userdir, usertrack,
     vhost_alias,
 };
@@ -571,6 +571,7 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     }
     env::set_variables(&mut request, &plan.env);
     ssl::export(&mut request, &plan.ssl);
+    http2::prepare(&mut request, &server.settings.http2, &plan.http2);
     if pipeline.site.parses_pages {
         let stat = found.as_ref().and_then(|looked| looked.found.stat());
         include::choose(&mut request, &plan.include, stat);

@@ -19,7 +19,7 @@ pub use engine::{Engine, Event, Fault};
 pub use frame::{ErrorCode, FRAME_HEAD, PREFACE};
 pub use hpack::{Decoder, Encoder, MalformedBlock};
 pub use response::{Frames, encode_fields, encode_response};
-pub use settings::EngineSettings;
+pub use settings::{DATA_FRAME, EngineSettings, settings_of_field};
 
 #[cfg(test)]
 mod tests;

@@ -61,6 +61,12 @@ impl Parcel {
         Self(Box::new(state))
     }
 
+    /// Whether the state has this type.
+    #[must_use]
+    pub fn is<T: Any>(&self) -> bool {
+        (**self.0).is::<T>()
+    }
+
     /// The state that was packed; `None` if it has another type.
     #[must_use]
     pub fn open<T: Any>(self) -> Option<Box<T>> {

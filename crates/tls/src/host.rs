@@ -39,6 +39,21 @@ pub struct Resumption {
     pub lifetime_s: u32,
 }
 
+/// Application protocols (ALPN).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocols {
+    /// Their names, most wanted first.
+    pub names: Vec<Vec<u8>>,
+    /// Whether the order of the client counts (ProtocolsHonorOrder off).
+    pub by_client: bool,
+}
+
+impl Default for Protocols {
+    fn default() -> Self {
+        Self { names: vec![b"http/1.1".to_vec()], by_client: false }
+    }
+}
+
 /// What a host is made from.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -58,8 +73,8 @@ pub struct Settings {
     pub groups: Vec<String>,
     /// Whether the host's order of suites counts, or the client's (SSLHonorCipherOrder).
     pub honor_order: bool,
-    /// The application protocols (ALPN), most wanted first.
-    pub protocols: Vec<Vec<u8>>,
+    /// The application protocols (ALPN).
+    pub protocols: Protocols,
     /// Certificates of clients, if the host asks for them.
     pub clients: Option<ClientSettings>,
     /// How sessions continue.
@@ -79,7 +94,7 @@ impl Settings {
             new_suites: NEW.iter().collect(),
             groups: Vec::new(),
             honor_order: false,
-            protocols: vec![b"http/1.1".to_vec()],
+            protocols: Protocols::default(),
             clients: None,
             resumption: Resumption::default(),
         }
@@ -95,6 +110,8 @@ pub struct Host {
     /// The configuration of rustls, for clients that offer one of the host's application protocols
     /// or that offer none.
     config: Arc<ServerConfig>,
+    /// The same with one protocol each, where the order of the client counts.
+    first: Vec<Arc<ServerConfig>>,
     /// The same without application protocols. rustls ends a handshake in which none is common;
     /// mod_ssl answers with HTTP/1.1.
     unaware: Arc<ServerConfig>,
@@ -155,19 +172,33 @@ impl Host {
         let mut config = builder.with_cert_resolver(Arc::new(Keys(keys)));
         config.ignore_client_order = honor_order;
         config.send_tls13_tickets = 1;
-        config.alpn_protocols = protocols;
+        config.alpn_protocols = protocols.names;
         resume(&mut config, &settings.resumption, &purpose);
         let mut unaware = config.clone();
         unaware.alpn_protocols.clear();
+        // Each protocol alone, for clients that name it first.
+        let alone = |name: &Vec<u8>| {
+            let mut alone = config.clone();
+            alone.alpn_protocols = vec![name.clone()];
+            Arc::new(alone)
+        };
+        let first = match protocols.by_client {
+            true => config.alpn_protocols.iter().map(alone).collect(),
+            false => Vec::new(),
+        };
         let (config, unaware) = (Arc::new(config), Arc::new(unaware));
-        Ok(Self { index, name, config, unaware, identities, clients })
+        Ok(Self { index, name, config, first, unaware, identities, clients })
     }
 
     /// The configuration for a client.
     pub(crate) fn config(&self, hello: &Hello<'_>) -> Arc<ServerConfig> {
         let known = |offer: &&[u8]| self.config.alpn_protocols.iter().any(|one| one == offer);
-        let aware = hello.protocols.is_empty() || hello.protocols.iter().any(known);
-        if aware { self.config.clone() } else { self.unaware.clone() }
+        let Some(first) = hello.protocols.iter().find(|offer| known(offer)) else {
+            let is_silent = hello.protocols.is_empty();
+            return if is_silent { self.config.clone() } else { self.unaware.clone() };
+        };
+        let is_first = |one: &&Arc<ServerConfig>| one.alpn_protocols.iter().any(|p| p == first);
+        self.first.iter().find(is_first).unwrap_or(&self.config).clone()
     }
 
     /// Which of the host's identities a client that offers these signature schemes gets.

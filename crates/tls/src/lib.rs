@@ -59,7 +59,7 @@ pub use clients::{ClientSettings, Demand, Revocation, Verdict};
 pub use connector::{Connector, ConnectorSettings, ServerSession};
 pub use facts::Facts;
 pub use failure::{Failure, Kind};
-pub use host::{Door, Hello, Host, Resumption, Settings};
+pub use host::{Door, Hello, Host, Protocols, Resumption, Settings};
 pub use identity::{
     AskPassphrase, Identity, Remark, certificates, has_key, identities, private_key,
 };

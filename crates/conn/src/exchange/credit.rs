@@ -76,6 +76,11 @@ impl Lease {
         Poll::Ready(())
     }
 
+    /// Whether the credit is there.
+    pub(crate) fn is_held(&self) -> bool {
+        self.credit.borrow().is_some()
+    }
+
     /// Takes the credit out.
     pub(crate) fn take(&self) -> Option<Credit> {
         self.credit.take()

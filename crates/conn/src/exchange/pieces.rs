@@ -65,6 +65,11 @@ impl Pieces {
         pieces
     }
 
+    /// Whether there is nothing to send.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.stream.is_none() && self.current().0.is_none()
+    }
+
     /// Whether a stream is behind it, for which has to be waited.
     pub(crate) fn is_stream(&self) -> bool {
         self.stream.is_some()

@@ -5,7 +5,7 @@
 use crate::site::Settings;
 use crate::thread::{ThreadState, Uncounted};
 use crate::transport::parked::Connection;
-use evenkeel_message::{AddressText, Request, Transfer};
+use evenkeel_message::{AddressText, Request, Transfer, Version};
 use evenkeel_scoreboard::{ChildLine, Counter, SlotGuard, SlotState};
 use std::io::Write as _;
 
@@ -39,7 +39,11 @@ pub(crate) fn show(
     let line = request.head.line.as_slice();
     let shown = evenkeel_scoreboard::Request {
         client: client.as_bytes(),
-        protocol: b"http/1.1",
+        protocol: match (request.head.version, request.secure.is_some()) {
+            (Version::Http2, true) => b"h2",
+            (Version::Http2, false) => b"h2c",
+            _ => b"http/1.1",
+        },
         vhost: host.get(..host_length).unwrap_or_default(),
         line: if settings.see_request_tail { tail(line) } else { line },
         connection_accesses: request.keepalives,

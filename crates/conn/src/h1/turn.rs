@@ -8,6 +8,7 @@ use crate::h1::handshake;
 use crate::h1::head::Reading;
 use crate::h1::reply::{After, Reply};
 use crate::h1::task::{self, Begin};
+use crate::h2::start::{Arrived, Upgrade};
 use crate::serving::Serving;
 use crate::site::ConnectionSite;
 use crate::transport::linger::{linger, linger_on};
@@ -48,6 +49,8 @@ enum Step {
     End { linger: bool },
     /// It was answered in part, and the connection is reset.
     Reset,
+    /// It goes on in HTTP/2, with the bytes behind so many.
+    Upgrade(Box<Upgrade>, usize),
     /// It goes on in a task, which gets the bytes behind so many.
     Task(Begin, usize),
 }
@@ -121,7 +124,12 @@ impl<S: ConnectionSite> Serving<S> {
             return linger_on(transport, connection);
         }
         let mut buffer = thread.take_buffer();
-        let outcome = self.read(transport, connection, &mut buffer, hangup, budget);
+        let outcome = match transport.take_engine() {
+            Some(engine) => {
+                self.resume_h2(transport, connection, engine, &mut buffer, hangup, budget)
+            }
+            None => self.read(transport, connection, &mut buffer, hangup, budget),
+        };
         thread.give_buffer(buffer);
         outcome
     }
@@ -189,6 +197,10 @@ impl<S: ConnectionSite> Serving<S> {
                         };
                     }
                     let is_secure = connection.secure.is_some();
+                    let is_h2 = connection.keepalives == 0 && self.speaks_h2(&connection, &[]);
+                    if is_h2 && transport.has_partial() {
+                        return self.wait_for_h2(transport, connection);
+                    }
                     if is_secure && transport.tls().is_some_and(|tls| tls.session().has_partial()) {
                         // A record has begun to come, so that its time runs as that of a head.
                         let begin = Begin::Head(Reading::begin(self, &connection));
@@ -214,6 +226,12 @@ impl<S: ConnectionSite> Serving<S> {
                     }
                 }
             }
+            if connection.keepalives == 0
+                && self.speaks_h2(&connection, buffer.get(at..count).unwrap_or_default())
+            {
+                let arrived = Arrived { at, count, more, hangup };
+                return self.begin_h2(transport, connection, buffer, arrived, budget);
+            }
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
                 let step = self.answer(&mut transport, &mut connection, bytes, answered > 0);
@@ -230,6 +248,10 @@ impl<S: ConnectionSite> Serving<S> {
                     }
                     Step::Reset => return Outcome::Closed,
                     Step::End { linger: true } => return linger(transport, connection),
+                    Step::Upgrade(upgrade, used) => {
+                        let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
+                        return self.upgrade_to_h2(transport, connection, inbox, more, *upgrade);
+                    }
                     Step::Task(begin, used) => {
                         let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
                         let credit = if begin.needs_credit() { budget.credit.take() } else { None };
@@ -301,7 +323,7 @@ impl<S: ConnectionSite> Serving<S> {
                 task::go_on(self, transport, connection, Inbox::default(), false, begin, None)
             }
             Step::Reset => Outcome::Closed,
-            Step::Next(_) | Step::End { .. } => linger(transport, connection),
+            Step::Next(_) | Step::End { .. } | Step::Upgrade(..) => linger(transport, connection),
         }
     }
 
@@ -319,6 +341,9 @@ impl<S: ConnectionSite> Serving<S> {
         connection: Connection,
     ) -> Outcome {
         if transport.has_unsent() {
+            if connection.keepalives == 0 && self.speaks_h2(&connection, &[]) {
+                return self.wait_for_h2(transport, connection);
+            }
             let inbox = Inbox::default();
             return task::go_on(self, transport, connection, inbox, false, Begin::Next, None);
         }
@@ -371,6 +396,9 @@ impl<S: ConnectionSite> Serving<S> {
             }
         };
         let Reading { mut request, started_us, .. } = reading;
+        if let Some(settings) = self.asks_for_h2(connection, &request) {
+            return Step::Upgrade(Box::new(Upgrade { request, started_us, settings }), used);
+        }
         let addressed = self.site.address(&mut request);
         let begun = self.begin(connection, &request, started_us);
         let mut lifecycle = Lifecycle::new();

@@ -1,6 +1,7 @@
 //! The transport of a connection while a task serves it, shared by the task and the body of its
 //! request: what has come and was not used, and waiting for more.
 
+use crate::h2::desk::Shared;
 use crate::thread::ThreadState;
 use crate::transport::pace::Pace;
 use crate::transport::{Channel, Received, Side, Transport};
@@ -85,11 +86,44 @@ impl Link {
         })
     }
 
+    /// The link of a connection that is closed.
+    pub(crate) fn gone(thread: &Rc<ThreadState>) -> Rc<Self> {
+        Rc::new(Self {
+            transport: RefCell::default(),
+            pace: RefCell::default(),
+            notice: Cell::default(),
+            inbox: RefCell::default(),
+            more: Cell::new(false),
+            thread: Rc::clone(thread),
+        })
+    }
+
     /// Reads more into the inbox; 0 at the end of the stream. `TimedOut` where others wait for
     /// the worker that this client keeps waiting.
     pub(crate) fn poll_fill(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.poll_read(context);
         self.track_wait(read, Side::Read)
+    }
+
+    /// The same without a note of who waits for whom, unless `is_tracked`: the task has other things
+    /// to do meanwhile.
+    pub(crate) fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        is_tracked: bool,
+    ) -> Poll<io::Result<usize>> {
+        match is_tracked {
+            true => self.poll_fill(context),
+            false => self.poll_read(context),
+        }
+    }
+
+    /// Has frames of HTTP/2 sent, as far as the socket takes them now. Says whether some were sent.
+    pub(crate) fn try_send(&self, shared: &mut Shared) -> bool {
+        let before = shared.total_sent;
+        // What fails here fails again when the session sends.
+        let _sent = self.ask(|transport| shared.send(&mut transport.channel()?));
+        shared.total_sent > before
     }
 
     fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -140,6 +174,11 @@ impl Link {
         {
             transport.reset_on_close();
         }
+    }
+
+    /// Whether a record of TLS has come in part.
+    pub(crate) fn has_partial(&self) -> bool {
+        self.transport.borrow_mut().as_mut().is_some_and(Transport::has_partial)
     }
 
     /// Whether the transport has taken bytes that it has not sent.

@@ -5,6 +5,7 @@
 use super::Received;
 use crate::exchange::slow_bytes::{Share, SlowBytes};
 use evenkeel_message::Notice;
+use evenkeel_proto::h2::Engine;
 use evenkeel_sys::open::read_at;
 use evenkeel_sys::socket::Socket;
 use evenkeel_tls::{Door, Failure, Kind, Outgoing, Progress, RECORD, Session, Step, StepDone};
@@ -50,6 +51,8 @@ pub(crate) struct Tls {
     failure: Option<Failure>,
     /// The room that the handshake takes.
     room: Option<Share>,
+    /// The engine of a connection of HTTP/2 that is parked.
+    pub(crate) engine: Option<Box<Engine>>,
 }
 
 impl Tls {
@@ -65,6 +68,7 @@ impl Tls {
             is_slow: false,
             failure: None,
             room: None,
+            engine: None,
         })
     }
 

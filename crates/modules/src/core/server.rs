@@ -127,6 +127,8 @@ pub struct Conduct {
     pub strict_host_check: Option<bool>,
     /// Protocols.
     pub protocols: Option<Arc<[Box<str>]>>,
+    /// ProtocolsHonorOrder.
+    pub protocols_honor_order: Option<bool>,
     /// LogLevel for all modules.
     pub log_level: LogLevels,
 }
@@ -231,6 +233,7 @@ impl Merge for Conduct {
             merge_trailers,
             strict_host_check,
             protocols,
+            protocols_honor_order,
             log_level,
         )
     }

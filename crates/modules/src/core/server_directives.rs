@@ -313,11 +313,14 @@ fn protocols(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-fn protocols_honor_order(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    match argument(call, 0).to_ascii_lowercase().as_str() {
-        "on" | "off" => Ok(()),
-        _ => Err("ProtocolsHonorOrder must be 'on' or 'off'".into()),
-    }
+fn protocols_honor_order(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let honors = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "on" => true,
+        "off" => false,
+        _ => return Err("ProtocolsHonorOrder must be 'on' or 'off'".into()),
+    };
+    scope.server.core.conduct.protocols_honor_order = Some(honors);
+    Ok(())
 }
 
 fn server_tokens(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {

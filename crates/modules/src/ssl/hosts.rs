@@ -5,7 +5,7 @@ use super::files::{authorities, certificates_of, fault, lists, read};
 use super::passphrase::Asking;
 use super::{Bound, Global, Named, OfServer, Server, Verify};
 use evenkeel_message::{Level, Notice};
-use evenkeel_tls::{
+use evenkeel_tls::{Protocols, 
     Cache, CertificateDer, ClientSettings, Demand, Host, Identity, Resumption, Revocation, Secrets,
     Settings, Versions, has_key, private_key,
 };
@@ -37,21 +37,31 @@ pub struct Made {
     pub notices: Vec<Notice>,
 }
 
-/// Makes the host of a server with `SSLEngine on`. `index` is its number in the site, `name` its
-/// name with the port, `names` its name and its aliases as far as they are said, `now_s` the time
-/// in seconds since 1970.
+/// What a host is beside its directives of TLS.
+#[derive(Debug)]
+pub struct Identified<'a> {
+    /// Its number in the site.
+    pub index: usize,
+    /// Its name with the port.
+    pub name: &'a str,
+    /// Its name and its aliases as far as they are said.
+    pub names: &'a [String],
+    /// The application protocols that it offers.
+    pub protocols: Protocols,
+}
+
+/// Makes the host of a server with `SSLEngine on`. `now_s` is the time in seconds since 1970.
 ///
 /// # Errors
 /// What is wrong, with the directive's place.
 pub fn make_host(
     server: &Server,
     global: &Global,
-    index: usize,
-    name: &str,
-    names: &[String],
+    identified: Identified<'_>,
     sharing: &Sharing,
     now_s: i64,
 ) -> Result<Made, String> {
+    let Identified { index, name, names, protocols } = identified;
     let Some(said) = server.0.as_deref() else {
         return Err(format!("{name}: nothing is said about TLS"));
     };
@@ -78,6 +88,7 @@ pub fn make_host(
     }
     identities.dedup_by(|a, b| a.leaf() == b.leaf());
     let mut settings = Settings::new(index, name.to_owned(), identities);
+    settings.protocols = protocols;
     settings.versions = versions(said);
     if let Some(selection) = &said.ciphers {
         settings.old_suites.clone_from(&selection.suites);

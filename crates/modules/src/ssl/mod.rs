@@ -12,7 +12,7 @@ mod proxy;
 
 pub use access::{check_access, check_host_name, export, fake_login, forbids_strictly, misdirects};
 pub use directives::MODULE;
-pub use hosts::{Made, Sharing, make_host};
+pub use hosts::{Identified, Made, Sharing, make_host};
 pub use proxy::{NoConnector, connector};
 
 use crate::Merge;

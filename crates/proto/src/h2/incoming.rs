@@ -578,7 +578,10 @@ impl Engine {
             }
             Some(_) => Ok(Fate::Trailers),
             None if self.streams.is_ignored(id) => Ok(Fate::Ignore),
-            None => Err(closed("HEADERS for a stream that is closed")),
+            None if self.streams.has_ended(id) => {
+                Err(closed("HEADERS for a stream that is closed"))
+            }
+            None => Err(protocol("a stream whose number is not above all others")),
         }
     }
 

@@ -76,6 +76,10 @@ impl Engine {
         write(&mut encoder);
         let block = out.get(start + FRAME_HEAD..).unwrap_or_default();
         let end_stream = if end { END_STREAM } else { 0 };
+        if block.len() > self.settings.header_block {
+            out.truncate(start);
+            return self.reset(stream, ErrorCode::InternalError, out);
+        }
         if block.len() <= self.peer.frame_size {
             let flags = END_HEADERS | end_stream;
             let head = FrameHead { length: block.len(), kind: kind::HEADERS, flags, stream };

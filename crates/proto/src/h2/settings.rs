@@ -4,6 +4,9 @@
 use super::flow;
 use super::frame::ErrorCode;
 use crate::{HttpProtocolOptions, Limits};
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// The settings of a server that bear on its connections of HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct EngineSettings {
     pub max_stream_errors: u32,
     /// The data of a frame that is sent, at most (H2MaxDataFrameLen).
     pub data_frame: usize,
+    /// The bytes of a header block that is sent, at most (H2MaxHeaderBlockLen).
+    pub header_block: usize,
     /// The directives about the head of a request.
     pub limits: Limits,
     /// HttpProtocolOptions.
@@ -28,8 +33,8 @@ pub struct EngineSettings {
     pub is_secure: bool,
 }
 
-/// A frame of data and its head fill one record of TLS.
-pub(crate) const DATA_FRAME: usize = 16_384 - super::frame::FRAME_HEAD;
+/// The data of a frame that, with its head, fills one record of TLS.
+pub const DATA_FRAME: usize = 16_384 - super::frame::FRAME_HEAD;
 
 impl Default for EngineSettings {
     fn default() -> Self {
@@ -40,6 +45,7 @@ impl Default for EngineSettings {
             header_list: 64 << 10,
             max_stream_errors: 8,
             data_frame: DATA_FRAME,
+            header_block: usize::MAX,
             limits: Limits::default(),
             options: HttpProtocolOptions::default(),
             is_secure: false,
@@ -66,6 +72,14 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
 const MAX_HEADER_LIST_SIZE: u16 = 6;
 const NO_RFC7540_PRIORITIES: u16 = 9;
+
+/// The payload of a SETTINGS frame that a field HTTP2-Settings holds (RFC 7540, section 3.2.1).
+#[must_use]
+pub fn settings_of_field(value: &[u8]) -> Option<Vec<u8>> {
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    GeneralPurpose::new(&URL_SAFE, config).decode(value).ok()
+}
 
 /// What the client has asked for.
 #[derive(Clone, Copy, Debug)]

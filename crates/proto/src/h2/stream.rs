@@ -76,14 +76,25 @@ pub(crate) struct Streams {
     open: Vec<Stream>,
     /// Streams that we have reset and that have ended: what the client had sent before it knew is
     /// ignored.
-    ignored: Ignored,
+    ignored: Last,
+    /// Streams that have ended.
+    ended: Last,
 }
 
-/// The last streams of which frames are ignored.
+/// The last streams of a kind.
 #[derive(Debug, Default)]
-struct Ignored {
+struct Last {
     numbers: [u32; 32],
     next: usize,
+}
+
+impl Last {
+    fn push(&mut self, id: u32) {
+        if let Some(number) = self.numbers.get_mut(self.next) {
+            *number = id;
+        }
+        self.next = (self.next + 1) % 32;
+    }
 }
 
 impl Streams {
@@ -123,16 +134,18 @@ impl Streams {
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
         let place = self.place(id)?;
+        self.ended.push(id);
         Some(self.open.remove(place))
+    }
+
+    /// Whether a stream is among the last that have ended.
+    pub(crate) fn has_ended(&self, id: u32) -> bool {
+        self.ended.numbers.contains(&id)
     }
 
     /// Ignores what still comes for a stream.
     pub(crate) fn ignore(&mut self, id: u32) {
-        let Ignored { numbers, next } = &mut self.ignored;
-        if let Some(number) = numbers.get_mut(*next) {
-            *number = id;
-        }
-        *next = (*next + 1) % 32;
+        self.ignored.push(id);
     }
 
     pub(crate) fn is_ignored(&self, id: u32) -> bool {

@@ -676,6 +676,9 @@ fn an_upgraded_connection_begins_with_a_stream() {
     server.take(&Client::new().headers(3, &GET, true).bytes);
     assert_eq!(server.told(), ["3 GET / HTTP/2.0 None"]);
     assert!(Server::new().engine.upgrade(&head, b"abc").is_err());
+    assert_eq!(settings_of_field(b"AAMAAABk").as_deref(), Some(&b"\0\x03\0\0\0d"[..]));
+    assert_eq!(settings_of_field(b"AAMAAABkAA==").map(|it| it.len()), Some(7));
+    assert_eq!(settings_of_field(b"a+b/"), None, "another alphabet");
 }
 
 #[test]

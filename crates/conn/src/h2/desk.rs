@@ -1,0 +1,172 @@
+//! What the session of a connection shares with its streams: the engine, the frames that wait to be
+//! sent, and for each stream a desk, where the session lays down what has come for it.
+
+use crate::transport::Channel;
+use bytes::Bytes;
+use evenkeel_message::Fields;
+use evenkeel_proto::h2::{Engine, ErrorCode};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+/// Frames of bodies wait for one send until there are so many bytes of them.
+pub(crate) const MOST_UNSENT: usize = 64 << 10;
+
+/// What a stream's future and its session share.
+#[derive(Default)]
+pub(crate) struct Desk {
+    stream: u32,
+    /// Parts of the body of the request that nobody has read.
+    pub(crate) data: VecDeque<Bytes>,
+    /// Whether the body has come whole.
+    pub(crate) has_ended: bool,
+    pub(crate) trailers: Fields,
+    /// Whether nothing more comes, and nothing is to be sent.
+    pub(crate) is_reset: bool,
+    /// What is wrong with the body.
+    pub(crate) fault: Option<&'static str>,
+    /// Waits for the body, or for the end of the stream.
+    reader: Option<Waker>,
+    /// Waits until the stream may send.
+    writer: Option<Waker>,
+}
+
+impl Desk {
+    /// Has this future polled when something comes for the stream.
+    pub(crate) fn wait(&mut self, context: &Context<'_>) {
+        self.reader = Some(context.waker().clone());
+    }
+
+    fn wake(&mut self) {
+        for waker in [self.reader.take(), self.writer.take()].into_iter().flatten() {
+            waker.wake();
+        }
+    }
+}
+
+/// The state of a connection.
+pub(crate) struct Shared {
+    pub(crate) engine: Box<Engine>,
+    /// Frames that wait to be sent, from `sent` on.
+    pub(crate) out: Vec<u8>,
+    sent: usize,
+    desks: Vec<Desk>,
+    /// Whether the connection is broken, or its client has left.
+    pub(crate) is_gone: bool,
+    /// What the transport has taken of the frames.
+    pub(crate) total_sent: u64,
+}
+
+/// The state in the hands of a session and of its streams.
+pub(crate) type State = Rc<RefCell<Shared>>;
+
+impl Shared {
+    pub(crate) fn new(engine: Box<Engine>, out: Vec<u8>) -> State {
+        Rc::new(RefCell::new(Self {
+            engine,
+            out,
+            sent: 0,
+            desks: Vec::new(),
+            is_gone: false,
+            total_sent: 0,
+        }))
+    }
+
+    /// Opens a desk for a stream.
+    pub(crate) fn open(&mut self, stream: u32) {
+        self.desks.push(Desk { stream, ..Desk::default() });
+    }
+
+    /// The desk of a stream.
+    pub(crate) fn desk(&mut self, stream: u32) -> Option<&mut Desk> {
+        self.desks.iter_mut().find(|desk| desk.stream == stream)
+    }
+
+    /// Lays something on the desk of a stream, whose future is polled again.
+    pub(crate) fn lay(&mut self, stream: u32, act: impl FnOnce(&mut Desk)) {
+        if let Some(desk) = self.desk(stream) {
+            act(desk);
+            desk.wake();
+        }
+    }
+
+    /// Closes the desk of a stream, and releases its place.
+    pub(crate) fn close(&mut self, stream: u32) {
+        self.desks.retain(|desk| desk.stream != stream);
+        let Self { engine, out, .. } = self;
+        engine.release(stream, out);
+    }
+
+    /// Resets a stream that cannot be completed.
+    pub(crate) fn reset(&mut self, stream: u32, code: ErrorCode) {
+        let Self { engine, out, .. } = self;
+        engine.reset(stream, code, out);
+    }
+
+    /// Notes that the connection is broken. Streams are told.
+    pub(crate) fn leave(&mut self) {
+        self.is_gone = true;
+        self.desks.iter_mut().for_each(Desk::wake);
+    }
+
+    /// Whether a stream has been reset, or its connection is broken.
+    pub(crate) fn is_over(&self, stream: u32) -> bool {
+        self.is_gone || !self.engine.is_open(stream)
+    }
+
+    /// Bytes that nobody has read of all bodies.
+    pub(crate) fn unread(&self) -> u64 {
+        self.desks.iter().flat_map(|desk| &desk.data).map(|bytes| bytes.len() as u64).sum()
+    }
+
+    /// Bytes of frames that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// How many bytes a stream may send in one frame now: none while others are to send first, or
+    /// too much waits to be sent.
+    pub(crate) fn writable(&mut self, stream: u32) -> usize {
+        self.engine.set_ready(stream, true);
+        match self.engine.next_writer() {
+            Some((next, count)) if next == stream && self.unsent() < MOST_UNSENT => count,
+            _ => 0,
+        }
+    }
+
+    /// Has the future of a stream polled when the stream may send.
+    pub(crate) fn wait_to_send(&mut self, stream: u32, context: &Context<'_>) {
+        if let Some(desk) = self.desk(stream) {
+            desk.writer = Some(context.waker().clone());
+        }
+    }
+
+    /// Wakes the stream that is to send next, if there is room for what it sends.
+    pub(crate) fn wake_writer(&mut self) {
+        if self.unsent() >= MOST_UNSENT {
+            return;
+        }
+        if let Some((next, _)) = self.engine.next_writer()
+            && let Some(writer) = self.desk(next).and_then(|desk| desk.writer.take())
+        {
+            writer.wake();
+        }
+    }
+
+    /// Sends what waits. `WouldBlock` where the client takes no more.
+    pub(crate) fn send(&mut self, channel: &mut Channel<'_>) -> io::Result<()> {
+        while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            let count = channel.send(&[IoSlice::new(rest)], false)?;
+            if count == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+            self.sent += count;
+            self.total_sent += count as u64;
+        }
+        self.out.clear();
+        self.sent = 0;
+        channel.flush()
+    }
+}

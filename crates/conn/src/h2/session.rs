@@ -1,0 +1,324 @@
+//! The session of a connection: it has the engine take what has come, and serves the requests that
+//! the engine tells of. What can be answered at once is; what must wait becomes a future
+//! (`task.rs`).
+
+use super::desk::{MOST_UNSENT, Shared, State};
+use super::reply::StreamReply;
+use super::stream::Begin;
+use crate::exchange::slow_bytes::Share;
+use crate::serving::Serving;
+use crate::site::ConnectionSite;
+use crate::transport::parked::Connection;
+use bytes::Bytes;
+use evenkeel_message::{BodyLength, Level, Notice, Request, Served};
+use evenkeel_proto::Refusal;
+use evenkeel_proto::h2::{Engine, ErrorCode, Event, Fault};
+use evenkeel_scoreboard::Credit;
+use evenkeel_sys::clock;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::rc::Rc;
+
+/// Streams of a connection that hold a credit at a time, at first. Each that ends doubles their
+/// number (Apache begins with 6, h2_mplx.c), so that a client that only begins requests does not
+/// take all credits.
+const FIRST_ACTIVE: usize = 8;
+
+/// So many bytes of bodies that nobody reads may a connection have without room for them.
+const UNREAD: u64 = 64 << 10;
+
+/// A request that waits for a credit.
+struct Waiting {
+    request: Box<Request>,
+    refusal: Option<Box<Refusal>>,
+    started_us: u64,
+}
+
+/// A stream that is to become a future.
+pub(crate) struct Spawned {
+    pub(crate) stream: u32,
+    pub(crate) begin: Begin,
+    pub(crate) credit: Option<Credit>,
+}
+
+/// A connection of HTTP/2.
+pub(crate) struct Session<S> {
+    pub(crate) serving: Rc<Serving<S>>,
+    pub(crate) state: State,
+    pub(crate) connection: Connection,
+    waiting: VecDeque<Waiting>,
+    pub(crate) spawned: Vec<Spawned>,
+    /// Streams that may hold a credit at a time.
+    active: usize,
+    /// The request whose head comes next.
+    next: Option<Box<Request>>,
+    /// Room for what nobody has read of the bodies of requests.
+    share: Option<Share>,
+}
+
+/// The time of an engine, in milliseconds.
+pub(crate) fn engine_ms() -> u64 {
+    clock::monotonic_us() / 1000
+}
+
+impl<S: ConnectionSite> Session<S> {
+    pub(crate) fn new(
+        serving: &Rc<Serving<S>>,
+        connection: Connection,
+        engine: Box<Engine>,
+        out: Vec<u8>,
+    ) -> Self {
+        Self {
+            serving: Rc::clone(serving),
+            state: Shared::new(engine, out),
+            connection,
+            waiting: VecDeque::new(),
+            spawned: Vec::new(),
+            active: FIRST_ACTIVE,
+            next: None,
+            share: None,
+        }
+    }
+
+    /// Takes what has come.
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) {
+        let now_ms = engine_ms();
+        loop {
+            let mut request = match self.next.take() {
+                Some(request) => request,
+                None => self.serving.request(&self.connection),
+            };
+            let mut state = self.state.borrow_mut();
+            let shared = &mut *state;
+            let head = request.head.receive();
+            let event = shared.engine.next(&mut bytes, now_ms, head, &mut shared.out);
+            let Some(event) = event else {
+                drop(state);
+                self.serving.give(request);
+                break;
+            };
+            match event {
+                Event::Head { stream, refusal } => {
+                    shared.open(stream);
+                    let started_us = clock::monotonic_us();
+                    request.stream = stream;
+                    request.keepalives = 0;
+                    request.time_us = self.serving.thread.day_us(started_us);
+                    self.waiting.push_back(Waiting { request, refusal, started_us });
+                    continue;
+                }
+                Event::Data { stream, bytes, end } => {
+                    let has_desk = shared.desk(stream).is_some();
+                    if !has_desk {
+                        shared.engine.used(stream, bytes.len(), &mut shared.out);
+                    }
+                    shared.lay(stream, |desk| {
+                        desk.data.push_back(Bytes::copy_from_slice(bytes));
+                        desk.has_ended = end;
+                    });
+                }
+                Event::Trailers { stream, fields } => shared.lay(stream, |desk| {
+                    (desk.trailers, desk.has_ended) = (fields, true);
+                }),
+                Event::Reset { stream, code, fault } => {
+                    shared.lay(stream, |desk| (desk.is_reset, desk.fault) = (true, fault));
+                    drop(state);
+                    self.forget(stream);
+                    self.tell_fault(stream, code, fault);
+                }
+                Event::Malformed { stream, fault } => {
+                    drop(state);
+                    self.tell_fault(stream, ErrorCode::ProtocolError, Some(fault));
+                }
+                Event::Failed(fault) => {
+                    shared.leave();
+                    drop(state);
+                    self.tell_failure(fault);
+                }
+            }
+            self.next = Some(request);
+        }
+        self.bound_unread();
+    }
+
+    /// Begins with the request that asked for HTTP/2 in HTTP/1.1.
+    pub(crate) fn begin_with(&mut self, mut request: Box<Request>, started_us: u64) {
+        self.state.borrow_mut().open(1);
+        (request.stream, request.keepalives) = (1, 0);
+        self.waiting.push_back(Waiting { request, refusal: None, started_us });
+    }
+
+    /// Ends a connection whose unread bodies find no room.
+    fn bound_unread(&mut self) {
+        let unread = self.state.borrow().unread();
+        if unread <= UNREAD {
+            self.share = None;
+        } else if self.share.is_none() {
+            let most = u64::from(self.settings().engine.connection_window);
+            self.share = self.serving.thread.place.slow_bytes.take(most);
+            if self.share.is_none() {
+                let mut state = self.state.borrow_mut();
+                let shared = &mut *state;
+                shared.engine.close(ErrorCode::EnhanceYourCalm, &mut shared.out);
+                shared.leave();
+                drop(state);
+                let text = "slow clients keep as much as they may, a connection of HTTP/2 ends";
+                let notice = Notice::own("http2", Level::Info, text);
+                self.serving.site.tell(&notice, &self.connection.peer);
+            }
+        }
+    }
+
+    fn settings(&self) -> &crate::site::Http2 {
+        &self.serving.site.settings(self.connection.server as usize).http2
+    }
+
+    /// Drops a request that has not begun and was reset.
+    fn forget(&mut self, stream: u32) {
+        let place = self.waiting.iter().position(|waiting| waiting.request.stream == stream);
+        if let Some(waiting) = place.and_then(|place| self.waiting.remove(place)) {
+            self.serving.give(waiting.request);
+            self.state.borrow_mut().close(stream);
+        }
+    }
+
+    fn tell_fault(&mut self, stream: u32, code: ErrorCode, fault: Option<&'static str>) {
+        let Some(fault) = fault else { return };
+        let text = format!("stream {stream} is reset with {}: {fault}", code.name());
+        self.tell(Level::Debug, text);
+    }
+
+    fn tell_failure(&mut self, fault: Fault) {
+        let text = format!("a connection ends with {}: {}", fault.code.name(), fault.text);
+        self.tell(Level::Info, text);
+    }
+
+    fn tell(&mut self, level: Level, text: String) {
+        let notice = Notice::own("http2", level, text);
+        self.connection.is_told |= self.serving.site.tell(&notice, &self.connection.peer);
+    }
+
+    /// Asks the client to begin no more streams if the connection is to end.
+    pub(crate) fn heed_end(&mut self) {
+        if self.connection.is_over(&self.serving.thread) {
+            let mut state = self.state.borrow_mut();
+            let shared = &mut *state;
+            shared.engine.shut_down(engine_ms(), &mut shared.out);
+        }
+    }
+
+    /// Whether a request waits that may begin while so many streams hold a credit.
+    pub(crate) fn may_start(&self, active: usize) -> bool {
+        let is_gone = self.state.borrow().is_gone;
+        !self.waiting.is_empty() && !is_gone && active + self.spawned.len() < self.active
+    }
+
+    /// Notes that a stream has ended that had to wait.
+    pub(crate) fn note_end(&mut self) {
+        let most = self.settings().engine.max_streams as usize;
+        self.active = (self.active * 2).min(most.max(FIRST_ACTIVE));
+    }
+
+    /// Whether no request waits.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.spawned.is_empty()
+    }
+
+    /// Drops the requests that wait, where the connection is gone.
+    pub(crate) fn drop_waiting(&mut self) {
+        while let Some(waiting) = self.waiting.pop_front() {
+            let stream = waiting.request.stream;
+            self.serving.give(waiting.request);
+            self.state.borrow_mut().close(stream);
+        }
+    }
+
+    /// Whether so many frames wait to be sent that they should be.
+    pub(crate) fn has_much(&self) -> bool {
+        self.state.borrow().unsent() >= MOST_UNSENT / 2
+    }
+
+    /// Serves the most urgent request that waits. One that must wait takes the credit. Returns how
+    /// much work it was beyond a plain request.
+    pub(crate) fn start_next(&mut self, credit: &mut Option<Credit>) -> u32 {
+        let urgency = |at: usize| {
+            let waiting = self.waiting.get(at)?;
+            Some((self.state.borrow().engine.urgency(waiting.request.stream), at))
+        };
+        let first = match self.waiting.len() {
+            1 => Some(0),
+            count => (0..count).filter_map(urgency).min().map(|(_, at)| at),
+        };
+        let Some(waiting) = first.and_then(|first| self.waiting.remove(first)) else { return 0 };
+        let Waiting { mut request, refusal, started_us } = waiting;
+        let (serving, stream) = (Rc::clone(&self.serving), request.stream);
+        let addressed = match refusal {
+            Some(refusal) => Err(*refusal),
+            None => serving.site.address(&mut request),
+        };
+        let begun = serving.begin(&self.connection, &request, started_us);
+        request.shed = serving.shedding.get();
+        let has_body = request.head.length != BodyLength::None;
+        let (served, head) = match addressed {
+            Err(refusal) => serving.refuse(request, &refusal),
+            Ok(()) if has_body && !request.shed => {
+                self.spawn(stream, Begin::Request(request, begun), credit.take());
+                return 0;
+            }
+            Ok(()) => serving.serve(request, &self.connection),
+        };
+        match served {
+            Served::Later(pending) => {
+                self.spawn(stream, Begin::Pending(pending, begun, head), credit.take());
+                0
+            }
+            Served::Now(mut request, response) => {
+                drop(head);
+                let work = request.work;
+                serving.site.tell_all(&mut request);
+                let settings = serving.site.settings(request.server);
+                let thread = &serving.thread;
+                let state = &self.state;
+                let reply = StreamReply::new(thread, settings, state, request, response, begun);
+                self.answer(stream, reply, credit);
+                work
+            }
+        }
+    }
+
+    fn spawn(&mut self, stream: u32, begin: Begin, credit: Option<Credit>) {
+        self.spawned.push(Spawned { stream, begin, credit });
+    }
+
+    /// Sends a response as far as that goes now.
+    fn answer(&mut self, stream: u32, mut reply: StreamReply, credit: &mut Option<Credit>) {
+        let written = match reply.exchange.pieces.is_stream() {
+            true => Err(ErrorKind::WouldBlock.into()),
+            false => reply.writer.write(&mut reply.exchange.pieces),
+        };
+        let is_aborted = match written {
+            Ok(()) => false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let credit = if reply.needs_credit() { credit.take() } else { None };
+                return self.spawn(stream, Begin::Reply(Box::new(reply)), credit);
+            }
+            Err(_) => {
+                self.state.borrow_mut().reset(stream, ErrorCode::InternalError);
+                true
+            }
+        };
+        reply.exchange.note_sent(reply.writer.sent);
+        reply.finish(&self.serving, &mut self.connection, is_aborted);
+        self.state.borrow_mut().close(stream);
+    }
+
+    /// The engine and the buffer of a connection that rests.
+    pub(crate) fn into_parts(mut self) -> Option<(Connection, Box<Engine>, Vec<u8>)> {
+        if let Some(request) = self.next.take() {
+            self.serving.give(request);
+        }
+        let Self { state, connection, .. } = self;
+        let shared = Rc::try_unwrap(state).ok()?.into_inner();
+        Some((connection, shared.engine, shared.out))
+    }
+}

@@ -1,0 +1,169 @@
+//! A stream that must wait: for the body of its request, for its handler or for its client. It is a
+//! future of its session, with a lease of its own.
+
+use super::body::StreamBody;
+use super::desk::State;
+use super::reply::StreamReply;
+use super::writer::has_left;
+use crate::exchange::credit::Lease;
+use crate::exchange::request_body::{Reception, RequestBody};
+use crate::exchange::respond::Responding;
+use crate::exchange::send::Sending;
+use crate::exchange::{Begun, Exchange};
+use crate::serving::Serving;
+use crate::site::ConnectionSite;
+use crate::transport::link::Link;
+use crate::transport::parked::Connection;
+use evenkeel_message::{
+    Fields, Level, Notice, Pending, ReceivedHead, Request, Response, Served, Status, eq_ignore_case,
+};
+use evenkeel_proto::h2::ErrorCode;
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Where a stream goes on.
+pub(crate) enum Begin {
+    /// Before the phases, of a request with a body.
+    Request(Box<Request>, Begun),
+    /// In a handler; with the head of the request, for the page after a panic.
+    Pending(Pending, Begun, ReceivedHead),
+    /// In the response.
+    Reply(Box<StreamReply>),
+}
+
+/// A stream.
+pub(crate) struct StreamTask<S> {
+    pub(crate) serving: Rc<Serving<S>>,
+    pub(crate) state: State,
+    pub(crate) link: Rc<Link>,
+    pub(crate) lease: Rc<Lease>,
+    pub(crate) connection: Connection,
+    pub(crate) stream: u32,
+}
+
+impl<S: ConnectionSite> StreamTask<S> {
+    /// Serves the request to its record. Returns what the connection has learned.
+    pub(crate) async fn run(mut self, begin: Begin) -> Connection {
+        let (mut reply, body) = match begin {
+            Begin::Request(request, begun) => Box::pin(self.request(request, begun)).await,
+            Begin::Pending(pending, mut begun, head) => {
+                // The page for a head that was refused may have begun without a credit.
+                poll_fn(|context| self.lease.poll_hold(context)).await;
+                let (request, response) = self.pending(pending, head, &mut begun).await;
+                (self.reply(request, response, begun, None), None)
+            }
+            Begin::Reply(reply) => (reply, None),
+        };
+        reply.writer.send_over(&self.link);
+        let settings = self.serving.site.settings(reply.exchange.request.server);
+        let sending = Sending {
+            serving: &self.serving,
+            connection: &self.connection,
+            lease: &self.lease,
+            timeout: Duration::from_millis(settings.http2.stream_timeout_ms),
+        };
+        let StreamReply { exchange, writer, .. } = &mut *reply;
+        let sent = sending.send(exchange, writer).await;
+        if let Err(error) = &sent {
+            let code = match error.kind() {
+                ErrorKind::TimedOut | ErrorKind::QuotaExceeded => ErrorCode::Cancel,
+                _ => ErrorCode::InternalError,
+            };
+            self.state.borrow_mut().reset(self.stream, code);
+        }
+        let Exchange { request, begun, received, .. } = &mut reply.exchange;
+        if let Some(body) = body {
+            *received = body.received();
+            request.trailers = body.take_trailers();
+        }
+        if begun.slot.is_none() {
+            // Its slot went to others while the client was slow: it is counted in another.
+            begun.slot = self.serving.show(&self.connection, request);
+        }
+        reply.finish(&self.serving, &mut self.connection, sent.is_err());
+        self.lease.release();
+        self.connection
+    }
+
+    /// Runs the phases on a request with a body, with a credit.
+    async fn request(
+        &self,
+        mut request: Box<Request>,
+        mut begun: Begun,
+    ) -> (Box<StreamReply>, Option<Rc<RequestBody<StreamBody>>>) {
+        let settings = self.serving.site.settings(request.server);
+        let mut expectations = request.head.fields.tokens(b"Expect");
+        let expecting = expectations.any(|token| eq_ignore_case(token, b"100-continue"));
+        drop(expectations);
+        let reader = StreamBody::new(&self.state, self.stream);
+        let body = RequestBody::new(reader, &self.lease, expecting, settings);
+        request.body = Some(body.source());
+        poll_fn(|context| self.lease.poll_hold(context)).await;
+        let (served, head) = self.serving.serve(request, &self.connection);
+        let (request, response) = match served {
+            Served::Now(request, response) => (request, response),
+            Served::Later(pending) => self.pending(pending, head, &mut begun).await,
+        };
+        (self.reply(request, response, begun, Some(&body)), Some(body))
+    }
+
+    /// Waits for a handler.
+    async fn pending(
+        &self,
+        pending: Pending,
+        head: ReceivedHead,
+        begun: &mut Begun,
+    ) -> (Box<Request>, Response) {
+        let Self { serving, state, lease, connection, stream, .. } = self;
+        let has_left = |context: &mut std::task::Context<'_>| has_left(state, *stream, context);
+        let send_interim = &|heads: &[u8]| self.inform(heads);
+        let responding = Responding { serving, connection, lease, has_left, send_interim };
+        responding.wait(pending, head, begun).await
+    }
+
+    /// Sends the heads of interim responses, which a handler has written as HTTP/1.1.
+    fn inform(&self, heads: &[u8]) {
+        let mut lines = heads.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        while let Some(line) = lines.next() {
+            let mut fields = Fields::new();
+            for field in lines.by_ref().take_while(|line| !line.is_empty()) {
+                let mut parts = field.splitn(2, |byte| *byte == b':');
+                if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+                    fields.add(name, value.trim_ascii());
+                }
+            }
+            let code = line.get(9..12).and_then(|code| std::str::from_utf8(code).ok());
+            let status = code.and_then(|code| code.parse().ok()).and_then(Status::new);
+            if let Some(status) = status.filter(|status| (100..200).contains(&status.code())) {
+                let mut shared = self.state.borrow_mut();
+                let shared = &mut *shared;
+                shared.engine.inform(self.stream, status, &fields, &mut shared.out);
+            }
+        }
+    }
+
+    fn reply(
+        &self,
+        mut request: Box<Request>,
+        response: Response,
+        begun: Begun,
+        body: Option<&RequestBody<StreamBody>>,
+    ) -> Box<StreamReply> {
+        if let Some(body) = body {
+            if body.reception() == Reception::TimedOut {
+                let text = "Request body read timeout";
+                request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
+            }
+            for notice in body.take_notices() {
+                request.notify(notice);
+            }
+        }
+        self.serving.site.tell_all(&mut request);
+        let settings = self.serving.site.settings(request.server);
+        let thread = &self.serving.thread;
+        let reply = StreamReply::new(thread, settings, &self.state, request, response, begun);
+        Box::new(reply)
+    }
+}
