@@ -84,7 +84,6 @@ fn what_switches_off_is_a_warning_with_file_and_line() {
     for (module, line) in [
         ("dav", "Dav off"),
         ("mime_magic", "<IfModule mod_mime_magic.c>\nMIMEMagicFile conf/magic\n</IfModule>"),
-        ("http2", "H2Push on"),
     ] {
         let said = accepted(&format!("LoadModule {module}_module m.so\n{line}\n"));
         assert!(said.contains(" has no effect: it is defined by "), "{said}");

@@ -8,6 +8,7 @@ pub mod attack;
 pub mod broken;
 pub mod compare;
 pub mod digest;
+pub mod frames;
 pub mod house;
 pub mod load;
 pub mod odd_log;

@@ -3,7 +3,7 @@
 
 use crate::transport::Channel;
 use bytes::Bytes;
-use evenkeel_message::Fields;
+use evenkeel_message::{Fields, Status};
 use evenkeel_proto::h2::{Engine, ErrorCode};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -103,6 +103,26 @@ impl Shared {
     pub(crate) fn reset(&mut self, stream: u32, code: ErrorCode) {
         let Self { engine, out, .. } = self;
         engine.reset(stream, code, out);
+    }
+
+    /// Sends the heads of interim responses, which a handler has written as HTTP/1.1.
+    pub(crate) fn inform(&mut self, stream: u32, heads: &[u8]) {
+        let mut lines = heads.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        while let Some(line) = lines.next() {
+            let mut fields = Fields::new();
+            for field in lines.by_ref().take_while(|line| !line.is_empty()) {
+                let mut parts = field.splitn(2, |byte| *byte == b':');
+                if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+                    fields.add(name, value.trim_ascii());
+                }
+            }
+            let code = line.get(9..12).and_then(|code| std::str::from_utf8(code).ok());
+            let status = code.and_then(|code| code.parse().ok()).and_then(Status::new);
+            if let Some(status) = status.filter(|status| status.is_informational()) {
+                let Self { engine, out, .. } = self;
+                engine.inform(stream, status, &fields, out);
+            }
+        }
     }
 
     /// Notes that the connection is broken. Streams are told.

@@ -40,6 +40,7 @@ impl StreamReply {
         let mut exchange = Exchange::new(settings, request, response, begun, length);
         let mut shared = state.borrow_mut();
         let shared = &mut *shared;
+        shared.inform(stream, &exchange.begun.departure.take_interim());
         let before = shared.out.len();
         let frames = Frames { date: &date, server: &settings.server_field, length, proxied };
         let is_told = exchange.pieces.is_empty();
@@ -68,7 +69,8 @@ impl StreamReply {
             aborted,
             framing,
             persistence: Persistence::Keep,
-            keep_alive: !aborted,
+            // A connection of HTTP/2 has no end that a response would tell of (%X in Apache: h2_c2.c).
+            keep_alive: false,
         };
         let request = exchange.finish(&serving.site, &serving.thread, connection, ended);
         serving.give(request);

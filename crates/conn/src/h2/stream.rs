@@ -15,7 +15,7 @@ use crate::site::ConnectionSite;
 use crate::transport::link::Link;
 use crate::transport::parked::Connection;
 use evenkeel_message::{
-    Fields, Level, Notice, Pending, ReceivedHead, Request, Response, Served, Status, eq_ignore_case,
+    Level, Notice, Pending, ReceivedHead, Request, Response, Served, eq_ignore_case,
 };
 use evenkeel_proto::h2::ErrorCode;
 use std::future::poll_fn;
@@ -118,30 +118,9 @@ impl<S: ConnectionSite> StreamTask<S> {
     ) -> (Box<Request>, Response) {
         let Self { serving, state, lease, connection, stream, .. } = self;
         let has_left = |context: &mut std::task::Context<'_>| has_left(state, *stream, context);
-        let send_interim = &|heads: &[u8]| self.inform(heads);
+        let send_interim = &|heads: &[u8]| state.borrow_mut().inform(*stream, heads);
         let responding = Responding { serving, connection, lease, has_left, send_interim };
         responding.wait(pending, head, begun).await
-    }
-
-    /// Sends the heads of interim responses, which a handler has written as HTTP/1.1.
-    fn inform(&self, heads: &[u8]) {
-        let mut lines = heads.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-        while let Some(line) = lines.next() {
-            let mut fields = Fields::new();
-            for field in lines.by_ref().take_while(|line| !line.is_empty()) {
-                let mut parts = field.splitn(2, |byte| *byte == b':');
-                if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
-                    fields.add(name, value.trim_ascii());
-                }
-            }
-            let code = line.get(9..12).and_then(|code| std::str::from_utf8(code).ok());
-            let status = code.and_then(|code| code.parse().ok()).and_then(Status::new);
-            if let Some(status) = status.filter(|status| (100..200).contains(&status.code())) {
-                let mut shared = self.state.borrow_mut();
-                let shared = &mut *shared;
-                shared.engine.inform(self.stream, status, &fields, &mut shared.out);
-            }
-        }
     }
 
     fn reply(

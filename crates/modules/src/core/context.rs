@@ -3,7 +3,7 @@
 
 use super::{CoreSettings, ServerTokens, facts, naming, software};
 use evenkeel_expr::{Condition, Context, Evaluation, EvaluationError, Variable};
-use evenkeel_message::{Allowance, Fields, Request, Response};
+use evenkeel_message::{Allowance, Fields, Request, Response, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -108,6 +108,7 @@ impl<'a> RequestContext<'a> {
             Variable::ServerProtocol if request.resource.depth > 0 => Some(b"INCLUDED"[..].into()),
             Variable::ServerProtocol => Some(request.head.version.text().as_bytes().into()),
             Variable::Https if request.secure.is_some() => Some(b"on"[..].into()),
+            Variable::Http2 if request.head.version == Version::Http2 => Some(b"on"[..].into()),
             Variable::Https | Variable::Http2 => Some(b"off"[..].into()),
             Variable::Ipv6 => Some(if request.connected().ip().to_canonical().is_ipv6() {
                 b"on"[..].into()
