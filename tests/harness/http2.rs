@@ -152,8 +152,13 @@ fn answer(words: &[String], base: &str) -> String {
     while rest.starts_with("HTTP/") {
         let (head, after) = rest.split_once("\r\n\r\n").unwrap_or((rest, ""));
         let mut lines: Vec<&str> = head.lines().collect();
-        // Whose they are is not compared.
-        lines.retain(|line| !line.starts_with("date:") && !line.starts_with("server:"));
+        // Whose they are is not compared, and mod_http2 sends some lengths as the end of a stream
+        // alone. curl checks those that are sent.
+        let is_compared = |line: &str| {
+            !["date:", "server:", "content-length:"].iter().any(|name| line.starts_with(name))
+        };
+        lines.retain(|line| is_compared(line));
+        let mut lines: Vec<String> = lines.into_iter().map(in_order).collect();
         if let Some((_, fields)) = lines.split_first_mut() {
             fields.sort_unstable();
         }
@@ -165,8 +170,36 @@ fn answer(words: &[String], base: &str) -> String {
     format!("{}\n\n{body}\ncurl: {:?}", heads.join("\n\n"), out.status.code())
 }
 
+/// A line of a head. The methods of Allow stand in the order of their names.
+fn in_order(line: &str) -> String {
+    let Some(methods) = line.strip_prefix("allow: ") else { return line.to_owned() };
+    let mut methods: Vec<&str> = methods.split(',').collect();
+    methods.sort_unstable();
+    format!("allow: {}", methods.join(","))
+}
+
 /// What differs by design: a part of the words, and why.
-const DIFFERENT: [(&str, &str); 0] = [];
+const DIFFERENT: [(&str, &str); 3] = [
+    ("-r 5000-", "Content-Range of 416 is missing in mod_http2 (RFC 9110, 15.5.17)"),
+    ("ten.bin /small.txt", "mod_http2 resets the stream of a large body that nobody reads"),
+    ("/aaaa", "mod_http2 drops a path that is too long, and fails over its own error page"),
+];
+
+/// The lines of a log, in the order of their texts: each thread writes its own when it likes. Of a
+/// response to HEAD, mod_http2 counts the body that it does not send; compressed lengths differ.
+fn lines_of(log: &str) -> Vec<String> {
+    let uncounted = |line: &str| {
+        let mut parts: Vec<&str> = line.split('|').collect();
+        if line.starts_with("HEAD") || line.starts_with("GET /page.html") {
+            parts.remove(2);
+        }
+        parts.join("|")
+    };
+    let is_compared = |line: &&str| !line.contains("|414|");
+    let mut lines: Vec<String> = log.lines().filter(is_compared).map(uncounted).collect();
+    lines.sort_unstable();
+    lines
+}
 
 #[test]
 fn answers_and_log_lines_are_those_of_apache2() {
@@ -196,9 +229,10 @@ fn answers_and_log_lines_are_those_of_apache2() {
             unlike
                 .push(format!("{words}\n-- apache2\n{}\n-- evenkeel\n{}\n", theirs[at], ours[at]));
         }
-        let line = |log: &str| log.lines().nth(at).unwrap_or_default().to_owned();
-        if line(their_log) != line(our_log) {
-            unlike.push(format!("{words}\n-- {}\n-- {}\n", line(their_log), line(our_log)));
+    }
+    for (theirs, ours) in lines_of(their_log).iter().zip(lines_of(our_log)) {
+        if *theirs != ours {
+            unlike.push(format!("-- {theirs}\n-- {ours}\n"));
         }
     }
     assert!(unlike.is_empty(), "{} differ:\n{}", unlike.len(), unlike.join("\n"));
@@ -387,6 +421,10 @@ fn ask_on(house: &House, stops: &AtomicBool, answered: &AtomicU32) -> u32 {
                     lost += 3_u32.saturating_sub(ended).saturating_sub(disowned);
                     break 'connection;
                 };
+                if frame.kind == kind::DATA && !frame.payload.is_empty() {
+                    let increment = (frame.payload.len() as u32).to_be_bytes();
+                    let _ = client.send(kind::WINDOW_UPDATE, 0, 0, &increment);
+                }
                 match frame.kind {
                     kind::GOAWAY => last = frame.number(0),
                     // The client's PING is answered, so that the server knows that it knows.

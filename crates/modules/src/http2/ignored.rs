@@ -1,6 +1,6 @@
 //! Directives that are accepted and do nothing, each with its reason, and those that are refused.
 
-use super::{at_least, flag, number};
+use super::{UPGRADE, at_least, flag, number};
 use crate::core::parse_interval;
 use crate::{Directive, DirectiveResult, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Notice, Shape};
@@ -16,7 +16,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("H2SessionExtraFiles", Where::SERVER, Shape::One, "", "number of extra file a session might keep open (obsolete)", extra_files),
     directive("H2TLSWarmUpSize", Where::SERVER, Shape::One, "1048576", "number of bytes on TLS connection before doing max writes", records),
     directive("H2TLSCoolDownSecs", Where::SERVER, Shape::One, "0", "seconds of idle time on TLS before shrinking writes", records),
-    directive("H2Push", Where::AUTH_CONFIG, Shape::One, "off", "off to disable HTTP/2 server push", push),
+    directive("H2Push", UPGRADE, Shape::One, "off", "off to disable HTTP/2 server push", push),
     directive("H2PushPriority", Where::SERVER, Shape::TwoOrThree, "", "define priority of PUSHed resources per content type", no_push),
     directive("H2PushDiarySize", Where::SERVER, Shape::One, "256", "size of push diary", no_push),
     directive("H2CopyFiles", Where::FILE_INFO, Shape::One, "off", "on to perform copy of file data", copy_files),

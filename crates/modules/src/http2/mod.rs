@@ -11,9 +11,12 @@ use crate::settings::merged;
 use crate::{
     Active, Directive, DirectiveResult, Merge, Module, Scope, Shared, Where, argument, directive,
 };
-use evenkeel_config::{Call, Overrides, Shape};
+use evenkeel_config::{Call, Contexts, Overrides, Shape};
 use evenkeel_message::{Request, Version};
 use std::sync::Arc;
+
+/// Where RSRC_CONF | OR_AUTHCFG lets a directive stand.
+const UPGRADE: Where = Where::AUTH_CONFIG.with(Contexts::SERVER);
 
 /// Where OR_FILEINFO | OR_AUTHCFG lets a directive stand.
 const HINTS: Where = Where::FILE_INFO.or(Overrides::AUTH_CONFIG);
@@ -27,7 +30,7 @@ const DIRECTIVES: &[Directive] = &[
     directive("H2MaxHeaderBlockLen", Where::SERVER, Shape::One, "0", "maximum number of bytes in a response header block", max_header_block),
     directive("H2MaxStreamErrors", Where::SERVER, Shape::One, "8", "maximum number of flow control errors tolerated", max_stream_errors),
     directive("H2Direct", Where::SERVER, Shape::One, "on for h2c, off for h2", "on to enable direct HTTP/2 mode", direct),
-    directive("H2Upgrade", Where::AUTH_CONFIG, Shape::One, "on for h2c, off for h2", "on to allow HTTP/1 Upgrades to h2/h2c", upgrade),
+    directive("H2Upgrade", UPGRADE, Shape::One, "on for h2c, off for h2", "on to allow HTTP/1 Upgrades to h2/h2c", upgrade),
     directive("H2EarlyHints", Where::SERVER, Shape::One, "off", "on to enable interim status 103 responses", early_hints),
     directive("H2EarlyHint", HINTS, Shape::Two, "", "add a a 'Link:' header for a 103 Early Hints response.", early_hint),
     directive("H2PushResource", HINTS, Shape::OneTwoOrThree, "", "add a resource to be pushed in this location/on this server.", push_resource),
@@ -145,8 +148,8 @@ fn number(call: &Call<'_>) -> i64 {
     let text = argument(call, 0).trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    let value = digits.get(..end).unwrap_or_default().parse().unwrap_or(0);
-    let value = i64::from(i32::try_from(value).unwrap_or(if end > 0 { i32::MAX } else { 0 }));
+    let value: i64 = digits.get(..end).unwrap_or_default().parse().unwrap_or(0);
+    let value = value.min(i64::from(i32::MAX));
     if text.starts_with('-') { -value } else { value }
 }
 
