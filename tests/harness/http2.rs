@@ -179,9 +179,10 @@ fn in_order(line: &str) -> String {
 }
 
 /// What differs by design: a part of the words, and why.
-const DIFFERENT: [(&str, &str); 3] = [
+const DIFFERENT: [(&str, &str); 4] = [
     ("-r 5000-", "Content-Range of 416 is missing in mod_http2 (RFC 9110, 15.5.17)"),
-    ("ten.bin /small.txt", "mod_http2 resets the stream of a large body that nobody reads"),
+    ("ten.bin /small.txt", "mod_http2 resets the stream of a body that nobody reads"),
+    ("-d abc /small.txt", "mod_http2 may do so with a short body"),
     ("/aaaa", "mod_http2 drops a path that is too long, and fails over its own error page"),
 ];
 
@@ -217,7 +218,7 @@ fn answers_and_log_lines_are_those_of_apache2() {
         house.stop().unwrap();
         fs::remove_file(house.path("logs/access.log")).unwrap();
     }
-    let [(theirs, their_log), (ours, our_log)] = &said[..] else { unreachable!() };
+    let ((ours, our_log), (theirs, their_log)) = (said.pop().unwrap(), said.pop().unwrap());
     let mut unlike = Vec::new();
     for (at, words) in requests.iter().enumerate() {
         let words = words.join(" ");
@@ -225,12 +226,12 @@ fn answers_and_log_lines_are_those_of_apache2() {
         if DIFFERENT.iter().any(|(part, _)| words.contains(part)) {
             continue;
         }
-        if theirs[at] != ours[at] {
-            unlike
-                .push(format!("{words}\n-- apache2\n{}\n-- evenkeel\n{}\n", theirs[at], ours[at]));
+        let (theirs, ours) = (theirs.get(at).unwrap(), ours.get(at).unwrap());
+        if theirs != ours {
+            unlike.push(format!("{words}\n-- apache2\n{}\n-- evenkeel\n{}\n", theirs, ours));
         }
     }
-    for (theirs, ours) in lines_of(their_log).iter().zip(lines_of(our_log)) {
+    for (theirs, ours) in lines_of(&their_log).iter().zip(lines_of(&our_log)) {
         if *theirs != ours {
             unlike.push(format!("-- {theirs}\n-- {ours}\n"));
         }
@@ -303,7 +304,9 @@ fn floods(model: &str) {
     );
     check(
         "malformed requests",
-        ends_with(&house, |client, number| client.ask(number * 2 + 1, &get("/")[..2])),
+        ends_with(&house, |client, number| {
+            client.ask(number * 2 + 1, &[(":method", "GET"), (":scheme", "http")])
+        }),
     );
     check(
         "CONTINUATION",
@@ -349,7 +352,9 @@ fn floods(model: &str) {
         ends_with(&house, |client, number| match number {
             0 => {
                 let post = [("content-length", "5")];
-                let fields = [&[(":method", "POST")], &get("/small.txt")[1..], &post].concat();
+                let mut fields = get("/small.txt");
+                fields.retain(|(name, _)| *name != ":method");
+                let fields = [&[(":method", "POST")], fields.as_slice(), &post].concat();
                 client.send(kind::HEADERS, END_HEADERS, 1, &block(&fields))
             }
             _ => client.send(kind::DATA, 0, 1, b""),
