@@ -41,8 +41,10 @@ fn site() -> String {
         RewriteRule ^/which$ /one.txt\n\
         <Location /denied>\nRequire all denied\n</Location>\n\
         <Location /lost>\nErrorDocument 404 /small.txt\n</Location>\n\
-        <Location /page.html>\nSetOutputFilter DEFLATE\nHeader set X-Version %{{HTTP2}}e\n</Location>\n\
-        <LocationMatch ^/small>\nHeader append Vary Cookie\nHeader set Connection x\n</LocationMatch>\n"
+        <Location /page.html>\nSetOutputFilter DEFLATE\n\
+        Header set X-Version %{{HTTP2}}e\n</Location>\n\
+        <LocationMatch ^/small>\nHeader append Vary Cookie\n\
+        Header set Connection x\n</LocationMatch>\n"
     )
 }
 

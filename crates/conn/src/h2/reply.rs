@@ -69,7 +69,7 @@ impl StreamReply {
             aborted,
             framing,
             persistence: Persistence::Keep,
-            // A connection of HTTP/2 has no end that a response would tell of (%X in Apache: h2_c2.c).
+            // No response tells of the end of a connection of HTTP/2 (%X: h2_c2.c).
             keep_alive: false,
         };
         let request = exchange.finish(&serving.site, &serving.thread, connection, ended);

@@ -105,8 +105,8 @@ impl Link {
         self.track_wait(read, Side::Read)
     }
 
-    /// The same without a note of who waits for whom, unless `is_tracked`: the task has other things
-    /// to do meanwhile.
+    /// The same without a note of who waits for whom, unless `is_tracked`: the task has other
+    /// things to do meanwhile.
     pub(crate) fn poll_receive(
         &self,
         context: &mut Context<'_>,

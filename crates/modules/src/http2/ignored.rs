@@ -122,4 +122,3 @@ fn web_sockets(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     }
     Ok(())
 }
-

@@ -49,8 +49,8 @@ pub const MODULE: Module = Module {
         "There is no server push. What H2PushResource names becomes a `Link` field of a 103 \
          response where H2EarlyHints is on.",
         "HTTP/2 in clear text begins with the client's preface (H2Direct), or with a request of \
-         HTTP/1.1 without a body that asks for h2c (H2Upgrade). Over TLS there is no upgrade, which \
-         RFC 9113 has no place for. H2Upgrade acts for a server; in a section it has no effect.",
+         HTTP/1.1 without a body that asks for h2c (H2Upgrade). There is no upgrade over TLS, for \
+         which ALPN exists. H2Upgrade acts for a server; in a section it has no effect.",
         "A request with a Host field that differs from `:authority` is malformed (RFC 9113, \
          section 8.3.1); Apache replaces the field.",
         "A connection that costs more than it asks for ends with ENHANCE_YOUR_CALM: streams that \

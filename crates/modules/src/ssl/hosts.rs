@@ -5,9 +5,9 @@ use super::files::{authorities, certificates_of, fault, lists, read};
 use super::passphrase::Asking;
 use super::{Bound, Global, Named, OfServer, Server, Verify};
 use evenkeel_message::{Level, Notice};
-use evenkeel_tls::{Protocols, 
-    Cache, CertificateDer, ClientSettings, Demand, Host, Identity, Resumption, Revocation, Secrets,
-    Settings, Versions, has_key, private_key,
+use evenkeel_tls::{
+    Cache, CertificateDer, ClientSettings, Demand, Host, Identity, Protocols, Resumption,
+    Revocation, Secrets, Settings, Versions, has_key, private_key,
 };
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
