@@ -231,3 +231,31 @@ fn a_member_that_hangs_up_passes_what_may_be_repeated_on_to_another() {
     assert_eq!(origin.requests(), 3, "a POST may have been acted upon");
     assert_eq!(read(ask(&house, "GET", "")).0, 200, "they have not failed");
 }
+
+#[test]
+fn a_connection_over_tls_is_used_again_until_the_server_closes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path()).unwrap();
+    let config = server_config(folder.path(), "localhost", false).unwrap();
+    let origin = Origin::start_tls(config).unwrap();
+    let modules: String = ["mpm_prefork", "proxy", "proxy_http", "ssl"]
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .concat();
+    let rules = format!(
+        "{modules}SSLProxyEngine on\nProxyPass / https://localhost:{}/\n\
+         StartServers 1\nMinSpareServers 1\nMaxSpareServers 1\nMaxRequestWorkers 1\n",
+        origin.port
+    );
+    let house = House::open(&rules, &[]).unwrap();
+    for _ in 0..5 {
+        assert_eq!(read(ask(&house, "GET", "")).0, 200);
+    }
+    assert_eq!((origin.connections(), origin.requests()), (1, 5));
+    // The server closes the connection when it has read the request: the request is sent again.
+    assert_eq!(read(ask(&house, "GET", "X-Do: tired\r\n")).0, 200);
+    assert_eq!((origin.connections(), origin.requests()), (2, 7));
+    // It closes the connection behind its response, which is seen before the next request.
+    assert_eq!(read(ask(&house, "GET", "X-Do: close\r\nX-Say: HTTP/1.1 204 No~~\r\n")).0, 204);
+    assert_eq!(read(ask(&house, "POST", "Content-Length: 0\r\n")).0, 200);
+    assert_eq!((origin.connections(), origin.requests()), (3, 9));
+}
