@@ -1,7 +1,6 @@
 //! Plays the scripts of tests/php to Debian's apache2 with mod_php, under prefork, and to Evenkeel
 //! with the same configuration. The scripts are in the language of the wire scripts.
 //! mod_php is unpacked into a folder of its own and not installed.
-#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::php::{build, oracle};
 use evenkeel_tests::play::{Differences, scripts_in};

@@ -39,7 +39,7 @@ const RATE_LIMIT: OutputFilter = OutputFilter {
     name: "RATE_LIMIT",
     position: FilterPosition::CONNECTION.before(),
     begin: None,
-    act: act,
+    act,
     external: None,
 };
 

@@ -30,7 +30,7 @@ const SUBSTITUTE: OutputFilter = OutputFilter {
     name: "SUBSTITUTE",
     position: FilterPosition::RESOURCE,
     begin: None,
-    act: act,
+    act,
     external: None,
 };
 

@@ -99,7 +99,7 @@ fn value_in<'a>(sent: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         let trimmed = if index == 0 { behind } else { trim_blanks(behind) };
         let value = trimmed.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"="));
         let value = value.map(|value| {
-            let end = value.iter().position(|byte| is_separator(byte)).unwrap_or(value.len());
+            let end = value.iter().position(is_separator).unwrap_or(value.len());
             value.get(..end).unwrap_or_default()
         });
         if let Some(value) = value.filter(|value| !value.is_empty()) {
