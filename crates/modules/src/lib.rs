@@ -85,6 +85,7 @@ modules! {
     mod fcgid;
     mod cgi;
     use cgi::CGID;
+    mod asis;
     mod actions;
     mod suexec;
     mod headers;

@@ -11,7 +11,7 @@ use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, quoted};
 use evenkeel_modules::php::Wanted;
-use evenkeel_modules::{actions, core, lab, negotiation, status};
+use evenkeel_modules::{actions, asis, core, lab, negotiation, status};
 
 /// The handler of a request.
 pub(crate) enum Handler {
@@ -27,6 +27,8 @@ pub(crate) enum Handler {
     Proxy(Box<Proxied>),
     /// mod_negotiation, for a type map.
     Map,
+    /// mod_asis.
+    AsIs,
     /// mod_cgi and mod_cgid.
     Cgi,
     /// mod_fcgid.
@@ -76,6 +78,9 @@ pub(crate) fn choose(
     }
     if pipeline.status.is_some() && status::is_wanted(request) {
         return Ok(Handler::Status);
+    }
+    if pipeline.site.sends_as_is && asis::is_wanted(request) && found.is_some() {
+        return Ok(Handler::AsIs);
     }
     if found.is_some() && cgi::is_wanted(pipeline, request) {
         return Ok(Handler::Cgi);

@@ -34,7 +34,7 @@ use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    alias, allowmethods, auth_basic, authz_core, core, env, headers, http2, include, lab, mime,
+    alias, allowmethods, asis, auth_basic, authz_core, core, env, headers, http2, include, lab, mime,
     negotiation, remoteip, rewrite, setenvif, speling, ssl, status, unique_id, userdir, usertrack,
     vhost_alias,
 };
@@ -663,6 +663,7 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             take_credit(&request.departure).await;
             return Ok(Concluded { request, plan, result });
         }
+        (Handler::AsIs, Some(looked)) => send_as_is(pipeline, &mut request, looked),
         (Handler::Cgi, Some(script)) => {
             Box::pin(cgi::run(pipeline, &mut request, &plan, script)).await
         }
@@ -680,7 +681,12 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             Box::pin(digest_and_serve(pipeline, &mut request, &plan, file)).await
         }
         (
-            Handler::Listing | Handler::Map | Handler::Cgi | Handler::Fcgid | Handler::File,
+            Handler::Listing
+            | Handler::Map
+            | Handler::AsIs
+            | Handler::Cgi
+            | Handler::Fcgid
+            | Handler::File,
             found,
         ) => default_handler(pipeline, &mut request, &plan, found.as_ref(), None),
     };
@@ -711,6 +717,20 @@ fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Respons
     // mod_status ends its page in XHTML.
     let signature = pipeline.site.signature(request, plan).replacen("<hr>", "<hr />", 1);
     status::page(request, source, &String::from_utf8_lossy(&name), &signature)
+}
+
+/// Sends a file that has its own header fields.
+fn send_as_is(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    looked: &Looked,
+) -> Result<Response, Answer> {
+    if looked.found.kind() == Kind::Absent {
+        return Err(asis::absent(request));
+    }
+    let contents = pipeline.walker.borrow().files.contents(&looked.found);
+    let contents = contents.map_err(|error| asis::unreadable(request, &error))?;
+    asis::respond_as_is(request, &contents.piece)
 }
 
 /// Has a large file digested beside the serving thread before it is sent.

@@ -92,6 +92,8 @@ pub struct Site {
     pub runtime_dir: PathBuf,
     /// Whether mod_rewrite is active.
     pub rewrites: bool,
+    /// Whether mod_asis is active.
+    pub sends_as_is: bool,
     /// Whether mod_unique_id is active.
     pub identifies: bool,
     /// Whether a subrequest or redirect that comes to the sections of the request before is in its
@@ -332,6 +334,7 @@ impl Site {
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
         let rewrites = language.vocabulary.module_loaded("mod_rewrite.c");
+        let sends_as_is = language.vocabulary.module_loaded("mod_asis.c");
         let identifies = language.vocabulary.module_loaded("mod_unique_id.c");
         let speaks_fcgi = language.vocabulary.module_loaded("mod_proxy_fcgi.c");
         let speaks_http = language.vocabulary.module_loaded("mod_proxy_http.c");
@@ -383,6 +386,7 @@ impl Site {
             runtime_dir,
             negotiates,
             rewrites,
+            sends_as_is,
             identifies,
             compares_sections,
             external_filters,

@@ -67,7 +67,10 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
         always.add("Set-Cookie", cookie);
     }
     response.always = always;
-    let is_conditional = head.status.is_none() && !request.resource.is_unconditional;
+    // The document of an error has no conditions (http_request.c: ap_die_r).
+    let is_conditional = head.status.is_none()
+        && request.resource.status == Status::OK
+        && !request.resource.is_unconditional;
     if is_conditional && matches!(request.resource.method, Method::Get | Method::Head) {
         settle_conditions(request, &mut response, modified);
     }

@@ -38,6 +38,8 @@ pub const MODULE: Module = Module {
     remarks: &[
         "As in Apache, names are offered whether or not the client may see the files.",
         "A list of choices has at most 1,000 names.",
+        "The names `.` and `..` are not offered. In Apache they are one mistyped character away \
+         from names of one character.",
     ],
     directives: &[DIRECTIVES],
     provides: &[],
