@@ -34,9 +34,9 @@ use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    alias, allowmethods, asis, auth_basic, authz_core, core, env, headers, http2, include, lab, mime,
-    negotiation, remoteip, rewrite, setenvif, speling, ssl, status, unique_id, userdir, usertrack,
-    vhost_alias,
+    alias, allowmethods, asis, auth_basic, authz_core, core, env, headers, http2, include, lab,
+    mime, negotiation, remoteip, rewrite, setenvif, speling, ssl, status, unique_id, userdir,
+    usertrack, vhost_alias,
 };
 use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
