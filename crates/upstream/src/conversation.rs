@@ -85,7 +85,7 @@ pub(crate) struct Conversation {
     written: usize,
     /// Whether the application has said anything.
     has_heard: bool,
-    /// Whether the connection ends with the request, so that the end of the response may be left
+    /// Whether the connection is closed after the response, so that the response may be left
     /// unread.
     is_single: bool,
 }

@@ -66,7 +66,7 @@ impl fmt::Debug for Upload {
 pub(crate) enum OriginConnection {
     /// A new one in clear text.
     New(Socket),
-    /// A new one whose handshake of TLS has ended.
+    /// A new one whose TLS handshake is complete.
     Secured(OriginStream),
     /// One that was kept after another request, and is watched for reading at least.
     Kept(OriginStream),

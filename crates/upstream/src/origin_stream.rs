@@ -68,7 +68,7 @@ impl Write for Through<'_> {
 }
 
 impl OriginStream {
-    /// Makes the handshake of TLS on a new connection, and checks the certificate of the server.
+    /// Performs the TLS handshake on a new connection, and checks the certificate of the server.
     ///
     /// # Errors
     /// The handshake fails or takes too long, or the server is not the one that was wanted.

@@ -1,5 +1,5 @@
-//! The body of a request as its stream brings it: DATA frames, which the session has laid on the
-//! desk of the stream. Reading them gives their room back to the client.
+//! The body of a request: the contents of DATA frames, which the session has put into the desk of
+//! the stream. Reading them reopens the client's flow-control windows.
 
 use super::desk::State;
 use crate::exchange::request_body::{BodyReader, Taken};

@@ -1,5 +1,6 @@
-//! What the session of a connection shares with its streams: the engine, the frames that wait to be
-//! sent, and for each stream a desk, where the session lays down what has come for it.
+//! What the session of a connection shares with its streams: the engine, the buffer of unsent
+//! frames, and for each stream a desk. A desk is an inbox: the session puts received body data and
+//! resets into it, and the stream's future takes them out.
 
 use crate::transport::Channel;
 use bytes::Bytes;
@@ -11,19 +12,19 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-/// Frames of bodies wait for one send until there are so many bytes of them.
+/// Body frames are collected up to this many bytes and sent with one call.
 pub(crate) const MOST_UNSENT: usize = 64 << 10;
 
 /// What a stream's future and its session share.
 #[derive(Default)]
 pub(crate) struct Desk {
     stream: u32,
-    /// Parts of the body of the request that nobody has read.
+    /// Received parts of the request body that the handler has not read yet.
     pub(crate) data: VecDeque<Bytes>,
-    /// Whether the body has come whole.
+    /// Whether the whole body was received.
     pub(crate) has_ended: bool,
     pub(crate) trailers: Fields,
-    /// Whether nothing more comes, and nothing is to be sent.
+    /// Whether the stream is reset or closed: nothing is received or sent on it any more.
     pub(crate) is_reset: bool,
     /// What is wrong with the body.
     pub(crate) fault: Option<&'static str>,
@@ -34,7 +35,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Has this future polled when something comes for the stream.
+    /// Registers this task to be woken when something is put into the stream's desk.
     pub(crate) fn wait(&mut self, context: &Context<'_>) {
         self.reader = Some(context.waker().clone());
     }
@@ -59,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) total_sent: u64,
 }
 
-/// The state in the hands of a session and of its streams.
+/// The state that a session and its streams share.
 pub(crate) type State = Rc<RefCell<Shared>>;
 
 impl Shared {
@@ -84,7 +85,7 @@ impl Shared {
         self.desks.iter_mut().find(|desk| desk.stream == stream)
     }
 
-    /// Lays something on the desk of a stream, whose future is polled again.
+    /// Puts something into the desk of a stream, and wakes the stream's future.
     pub(crate) fn lay(&mut self, stream: u32, act: impl FnOnce(&mut Desk)) {
         if let Some(desk) = self.desk(stream) {
             act(desk);
@@ -136,12 +137,12 @@ impl Shared {
         self.is_gone || !self.engine.is_open(stream)
     }
 
-    /// Bytes that nobody has read of all bodies.
+    /// The number of received and unread body bytes of all streams.
     pub(crate) fn unread(&self) -> u64 {
         self.desks.iter().flat_map(|desk| &desk.data).map(|bytes| bytes.len() as u64).sum()
     }
 
-    /// Bytes of frames that wait to be sent.
+    /// The number of bytes in the buffer of unsent frames.
     pub(crate) fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
@@ -156,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Has the future of a stream polled when the stream may send.
+    /// Registers a task to be woken when the stream may send.
     pub(crate) fn wait_to_send(&mut self, stream: u32, context: &Context<'_>) {
         if let Some(desk) = self.desk(stream) {
             desk.writer = Some(context.waker().clone());
@@ -175,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Sends what waits. `WouldBlock` where the client takes no more.
+    /// Sends the unsent frames. `WouldBlock` if the socket buffer is full.
     pub(crate) fn send(&mut self, channel: &mut Channel<'_>) -> io::Result<()> {
         while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let count = channel.send(&[IoSlice::new(rest)], false)?;

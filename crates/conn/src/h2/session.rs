@@ -1,6 +1,6 @@
-//! The session of a connection: it has the engine take what has come, and serves the requests that
-//! the engine tells of. What can be answered at once is; what must wait becomes a future
-//! (`task.rs`).
+//! The session of a connection: it passes received bytes to the engine, and serves the requests
+//! that the engine reports. A request that can be answered at once is answered here; one that must
+//! wait becomes a future (`task.rs`).
 
 use super::desk::{MOST_UNSENT, Shared, State};
 use super::reply::StreamReply;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// take all credits.
 const FIRST_ACTIVE: usize = 8;
 
-/// So many bytes of bodies that nobody reads may a connection have without room for them.
+/// The bytes of unread bodies that a connection may hold without counting them as slow bytes.
 const UNREAD: u64 = 64 << 10;
 
 /// A request that waits for a credit.
@@ -52,7 +52,7 @@ pub(crate) struct Session<S> {
     active: usize,
     /// The request whose head comes next.
     next: Option<Box<Request>>,
-    /// Room for what nobody has read of the bodies of requests.
+    /// The slow bytes that are reserved for unread request bodies.
     share: Option<Share>,
 }
 
@@ -80,7 +80,7 @@ impl<S: ConnectionSite> Session<S> {
         }
     }
 
-    /// Takes what has come.
+    /// Passes received bytes to the engine.
     pub(crate) fn take(&mut self, mut bytes: &[u8]) {
         let now_ms = engine_ms();
         loop {
@@ -148,7 +148,7 @@ impl<S: ConnectionSite> Session<S> {
         self.waiting.push_back(Waiting { request, refusal: None, started_us });
     }
 
-    /// Ends a connection whose unread bodies find no room.
+    /// Ends a connection for whose unread bodies no slow bytes are left.
     fn bound_unread(&mut self) {
         let unread = self.state.borrow().unread();
         if unread <= UNREAD {
@@ -233,7 +233,7 @@ impl<S: ConnectionSite> Session<S> {
         }
     }
 
-    /// Whether so many frames wait to be sent that they should be.
+    /// Whether the unsent frames are large enough to be sent now.
     pub(crate) fn has_much(&self) -> bool {
         self.state.borrow().unsent() >= MOST_UNSENT / 2
     }
@@ -290,7 +290,7 @@ impl<S: ConnectionSite> Session<S> {
         self.spawned.push(Spawned { stream, begin, credit });
     }
 
-    /// Sends a response as far as that goes now.
+    /// Sends as much of a response as is possible without waiting.
     fn answer(&mut self, stream: u32, mut reply: StreamReply, credit: &mut Option<Credit>) {
         let written = match reply.exchange.pieces.is_stream() {
             true => Err(ErrorKind::WouldBlock.into()),
@@ -312,7 +312,7 @@ impl<S: ConnectionSite> Session<S> {
         self.state.borrow_mut().close(stream);
     }
 
-    /// The engine and the buffer of a connection that rests.
+    /// The engine and the buffer of a connection that is to be parked.
     pub(crate) fn into_parts(mut self) -> Option<(Connection, Box<Engine>, Vec<u8>)> {
         if let Some(request) = self.next.take() {
             self.serving.give(request);

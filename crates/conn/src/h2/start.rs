@@ -1,5 +1,5 @@
-//! A turn of a connection of HTTP/2, as `h1/turn.rs` has it for HTTP/1: what has come is read,
-//! served and sent without a task, and the connection rests. What must wait goes on as a task.
+//! A turn of an HTTP/2 connection, the counterpart of `h1/turn.rs`: it reads, serves and sends
+//! without a task, and parks the connection afterwards. Work that must wait continues as a task.
 
 use super::session::{Session, engine_ms};
 use super::task::SessionTask;
@@ -16,7 +16,7 @@ use evenkeel_sys::dispatch::{Outcome, ParkReason};
 use std::io::ErrorKind;
 use std::rc::Rc;
 
-/// The least bytes by which a preface is known. No method of HTTP/1 is PRI (RFC 9113, section 3.4).
+/// The fewest bytes that identify a preface: `PRI` is no HTTP/1 method (RFC 9113, section 3.4).
 const KNOWN_PREFACE: usize = 4;
 
 /// The answer to a request that asks to go on in HTTP/2.
@@ -51,7 +51,7 @@ pub(crate) struct Arrived {
     pub(crate) at: usize,
     /// Where they end.
     pub(crate) count: usize,
-    /// Whether more may have come.
+    /// Whether the socket may have more bytes to read.
     pub(crate) more: bool,
     /// The peer has closed its side.
     pub(crate) hangup: bool,

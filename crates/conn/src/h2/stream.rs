@@ -1,5 +1,5 @@
-//! A stream that must wait: for the body of its request, for its handler or for its client. It is a
-//! future of its session, with a lease of its own.
+//! A stream that has to wait for the body of its request, for its handler or for its client. It is
+//! a future that the session polls, and it holds a credit lease of its own.
 
 use super::body::StreamBody;
 use super::desk::State;
@@ -79,7 +79,7 @@ impl<S: ConnectionSite> StreamTask<S> {
             request.trailers = body.take_trailers();
         }
         if begun.slot.is_none() {
-            // Its slot went to others while the client was slow: it is counted in another.
+            // The stream gave its status slot back while its client was slow, and takes a new one.
             begun.slot = self.serving.show(&self.connection, request);
         }
         reply.finish(&self.serving, &mut self.connection, sent.is_err());

@@ -1,5 +1,5 @@
-//! A session that must wait, as a task. It reads, serves and sends, polls the futures of its
-//! streams, and gives the connection back to rest once nothing is left to do.
+//! A session that has to wait, as a task. It reads, serves and sends, polls the futures of its
+//! streams, and parks the connection once nothing is left to do.
 
 use super::desk::MOST_UNSENT;
 use super::session::{Session, Spawned, engine_ms};
@@ -25,10 +25,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Requests that are begun at once before others get their turn.
+/// The requests that a session begins in a row before it yields to other connections.
 const MOST_AT_ONCE: usize = 32;
 
-/// Rounds of reading, serving and sending before others get their turn.
+/// The rounds of reading, serving and sending before it yields to other connections.
 const MOST_ROUNDS: usize = 8;
 
 /// A stream, until its request is recorded: its number, and what the connection has learned.
@@ -46,11 +46,11 @@ pub(crate) struct SessionTask<S> {
     credit: Option<Credit>,
     /// Nothing can be sent or received any more.
     is_broken: bool,
-    /// Since when the client has taken nothing of what waits, and what it had taken before.
+    /// The time since which nothing could be sent, and the number of bytes sent until then.
     blocked: Option<(u64, u64)>,
-    /// Room for what the client does not take.
+    /// The slow bytes that are reserved for frames that the client does not read.
     share: Option<Share>,
-    /// Since when a frame has come in part.
+    /// The time since which a frame is incomplete.
     partial_ms: Option<u64>,
     alarm: Option<(u64, Pin<Box<Sleep>>)>,
     /// No stream has begun yet: the task may be dropped.
@@ -129,7 +129,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         Poll::Pending
     }
 
-    /// Sends what waits. Says whether something was sent.
+    /// Sends the unsent frames. Returns whether something was sent.
     fn send(&mut self, context: &mut Context<'_>) -> bool {
         let state = &self.session.state;
         let before = state.borrow().total_sent;
@@ -164,7 +164,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         total != before
     }
 
-    /// Takes what has come. Says whether there was something.
+    /// Receives bytes and passes them to the engine. Returns whether there were any.
     fn receive(&mut self, context: &mut Context<'_>) -> bool {
         let is_over = {
             let state = self.session.state.borrow();

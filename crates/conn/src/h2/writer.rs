@@ -54,12 +54,12 @@ impl StreamWriter {
         Self { state: state.clone(), stream, end, sent, link: None }
     }
 
-    /// Has the writer send what is too much to wait.
+    /// Makes the writer send when the unsent frames exceed their bound.
     pub(crate) fn send_over(&mut self, link: &Rc<Link>) {
         self.link = Some(Rc::clone(link));
     }
 
-    /// Frames what may be sent now. `WouldBlock` where the client is to be waited for.
+    /// Encodes the data that may be sent now. `WouldBlock` if the client has to be waited for.
     pub(crate) fn write(&mut self, pieces: &mut Pieces) -> io::Result<()> {
         let state = self.state.clone();
         loop {

@@ -121,7 +121,7 @@ impl Link {
     /// Has frames of HTTP/2 sent, as far as the socket takes them now. Says whether some were sent.
     pub(crate) fn try_send(&self, shared: &mut Shared) -> bool {
         let before = shared.total_sent;
-        // What fails here fails again when the session sends.
+        // The error is not lost: the session gets it again from its next send.
         let _sent = self.ask(|transport| shared.send(&mut transport.channel()?));
         shared.total_sent > before
     }

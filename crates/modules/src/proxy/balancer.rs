@@ -264,8 +264,8 @@ impl Balancer {
         other.cloned()
     }
 
-    /// The member that is to have the next request: of the lowest set that has a usable one, and
-    /// among those in standby only if there is no other in the set.
+    /// The member for the next request. It belongs to the lowest set that has a usable member. A
+    /// member in standby (`+H`) is used only if its set has no other usable one.
     fn best(&self, now_us: u64) -> Option<Arc<Member>> {
         let mut sets: Vec<u8> = self.members.iter().map(|member| member.set).collect();
         sets.sort_unstable();

@@ -16,7 +16,7 @@ const UPDATES_PER_FRAME: u32 = 8;
 /// DATA frames below so many bytes are tiny.
 pub(crate) const TINY: usize = 256;
 
-/// What a token is taken for.
+/// The kind of frame or event that a token pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expense {
     /// A stream that was begun for nothing: the client resets it, or we do for its fault

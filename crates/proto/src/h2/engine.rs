@@ -223,7 +223,7 @@ impl Engine {
         self.phase = Phase::Failed;
     }
 
-    /// Ends the connection at once: nothing more is received.
+    /// Ends the connection at once. No further input is read.
     pub fn close(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
         if self.phase != Phase::Failed {
             frame::write_goaway(out, self.last, code, "");

@@ -1,7 +1,7 @@
 //! Frames: their heads, their kinds, and the encoders of those that have no fields (RFC 9113,
 //! sections 4 and 6).
 
-/// What a client sends first (RFC 9113, section 3.4).
+/// The connection preface of a client (RFC 9113, section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The length of the head of a frame.

@@ -21,7 +21,7 @@ const MOST_HEADS: usize = 256 << 10;
 /// Priorities of streams that have not begun, at most.
 const MOST_EARLY: usize = 8;
 
-/// What has come in part.
+/// The incomplete frame or header block at the end of the input.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     /// The front of a frame that is not DATA.
@@ -69,7 +69,7 @@ enum Fate {
     Fault(ErrorCode, &'static str),
 }
 
-/// What a step has brought.
+/// The result of processing a part of the input.
 enum Step<'a> {
     /// There may be more.
     Next,
@@ -213,7 +213,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Acts on a whole frame.
+    /// Processes a complete frame.
     fn act<'a>(
         &mut self,
         frame: &FrameHead,
@@ -454,7 +454,7 @@ impl Engine {
         Ok(Step::Next)
     }
 
-    /// Takes what has come of a DATA frame.
+    /// Processes the received part of a DATA frame.
     fn take_data<'a>(
         &mut self,
         input: &mut &'a [u8],

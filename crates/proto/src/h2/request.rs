@@ -99,7 +99,7 @@ impl<'a> HeadMaker<'a> {
         }
     }
 
-    /// Takes a field. False if so much was sent that the connection is to end.
+    /// Takes a field. Returns false if the header list is so large that the connection must end.
     pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
         self.size = self.size.saturating_add(name.len() + value.len() + FIELD_OVERHEAD);
         if self.size > self.settings.header_list.saturating_mul(FAR_BEYOND) {
@@ -346,7 +346,7 @@ impl<'a> TrailerMaker<'a> {
         Self { settings, fields: Fields::new(), name: Vec::new(), size: 0, flaw: None }
     }
 
-    /// Takes a field. False if so much was sent that the connection is to end.
+    /// Takes a field. Returns false if the header list is so large that the connection must end.
     pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
         self.size = self.size.saturating_add(name.len() + value.len() + FIELD_OVERHEAD);
         if self.size > self.settings.header_list.saturating_mul(FAR_BEYOND) {

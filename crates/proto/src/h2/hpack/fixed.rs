@@ -68,7 +68,7 @@ pub(crate) static FIXED: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// What the server's own table of names does not have, and responses do.
+/// Names that responses have and that are not among the known names of `message`.
 const OTHERS: [(&[u8], usize); 6] = [
     (b"access-control-allow-origin", 20),
     (b"content-disposition", 25),
