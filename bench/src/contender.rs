@@ -1,5 +1,5 @@
-//! The servers that are measured: those that the lab knows, and the ceiling, which only these
-//! benchmarks have. Starts a server on a core of its own.
+//! The servers that are measured: those that the lab knows, an earlier build of Evenkeel, and the
+//! ceiling. Starts a server on a core of its own.
 
 use crate::Result;
 use crate::application::Application;
@@ -10,7 +10,7 @@ use evenkeel_lab::peers::{Peer, Server, Setup, Site};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The core of the servers. The clients have another one.
@@ -18,11 +18,21 @@ pub const SERVER_CORE: usize = 0;
 /// The core of the clients.
 pub const CLIENT_CORE: usize = 1;
 
+/// The names of an earlier build with its process models.
+const BEFORE: [(Peer, &str); 3] = [
+    (Peer::Evenkeel, "before"),
+    (Peer::EvenkeelWorker, "before-worker"),
+    (Peer::EvenkeelPrefork, "before-prefork"),
+];
+
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A server that the lab knows.
     Peer(Peer),
+    /// An earlier build of Evenkeel, which the variable `EVENKEEL_BEFORE` names, with one of its
+    /// process models.
+    Before(Peer),
     /// A bare loop with a fixed response in memory.
     Ceiling,
 }
@@ -36,8 +46,13 @@ impl Kind {
         if name == Self::Ceiling.name() {
             return Ok(Self::Ceiling);
         }
+        if let Some((peer, _)) = BEFORE.iter().find(|(_, other)| *other == name) {
+            return Ok(Self::Before(*peer));
+        }
         Peer::named(name).map(Self::Peer).ok_or_else(|| {
-            format!("{name}: no such contender; there are: ceiling, {}", Peer::names())
+            let before = BEFORE.map(|(_, name)| name).join(", ");
+            let there = format!("ceiling, {before}, {}", Peer::names());
+            format!("{name}: no such contender; there are: {there}")
         })
     }
 
@@ -45,8 +60,17 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Peer(peer) => peer.name(),
+            Self::Before(peer) => {
+                BEFORE.iter().find(|(other, _)| *other == peer).map_or("", |(_, name)| *name)
+            }
             Self::Ceiling => "ceiling",
         }
+    }
+
+    /// Whether the server cannot share the folder of a site with the others, because the files of
+    /// its configuration and its logs have the names of another one's.
+    pub fn needs_own_site(self) -> bool {
+        matches!(self, Self::Before(_))
     }
 
     /// Whether the server can answer these requests only by an application behind it: responses
@@ -61,6 +85,13 @@ impl Kind {
         let setup = Setup { backend, ..setup(asked) };
         match self {
             Self::Peer(peer) => peer.start(site, &setup),
+            Self::Before(peer) => {
+                let program = std::env::var_os("EVENKEEL_BEFORE").map(PathBuf::from);
+                let program = program.ok_or("EVENKEEL_BEFORE does not name an earlier build")?;
+                Server::start(self.name(), site, &setup.cores, |port| {
+                    peer.command(&program, site.path(), port, &setup)
+                })
+            }
             Self::Ceiling => Server::start(self.name(), site, &setup.cores, |port| {
                 let exe = std::env::current_exe().map_err(|error| error.to_string())?;
                 let mut command = Command::new(exe);

@@ -89,6 +89,9 @@ mod tests {
         let own = parse("P1").unwrap().contenders(&[Kind::Ceiling]);
         assert_eq!(own, [Kind::EVENKEEL, Kind::Ceiling]);
         assert_eq!((plan.scenarios.len(), plan.rounds), (2, 2));
+        let earlier = parse("P1 --against before-worker").unwrap().contenders(&[]);
+        assert_eq!(earlier, [Kind::EVENKEEL, Kind::Before(Peer::EvenkeelWorker)]);
+        assert_eq!(Kind::named("before-worker").unwrap().name(), "before-worker");
     }
 
     #[test]

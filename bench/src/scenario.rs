@@ -257,7 +257,9 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
 /// Loads all servers in turns.
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
     let contenders = plan.contenders(scenario.beside);
-    let each: Vec<_> = contenders.iter().map(|kind| (*kind, *asked, site)).collect();
+    let earlier = Site::new()?;
+    let place = |kind: &Kind| if kind.needs_own_site() { &earlier } else { site };
+    let each: Vec<_> = contenders.iter().map(|kind| (*kind, *asked, place(kind))).collect();
     let rows = in_turns(&each, plan)?;
     let turns = rows.into_iter().map(|course| course.turns);
     let rows: Vec<_> = contenders.into_iter().zip(turns).collect();
@@ -267,14 +269,20 @@ fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<
 /// Each contender has two servers, which run one after the other in each round: one gets requests
 /// for few things, the other for many.
 fn growth(scenario: &Scenario, few: &Asked, many: &Asked, plan: &Plan) -> Result<String> {
-    let sites = [Site::new()?, Site::new()?];
     let contenders = plan.contenders(scenario.beside);
-    let mut both = Vec::new();
-    for (asked, site) in [few, many].into_iter().zip(&sites) {
-        asked.spread.map_or(Ok(()), |spread| spread.lay_out(site))?;
-        both.push((asked, site));
-    }
-    let each = |kind: &Kind| both.iter().map(|(asked, site)| (*kind, **asked, *site)).collect();
+    let lay_out = || -> Result<[(Asked, Site); 2]> {
+        let sites = [(*few, Site::new()?), (*many, Site::new()?)];
+        for (asked, site) in &sites {
+            asked.spread.map_or(Ok(()), |spread| spread.lay_out(site))?;
+        }
+        Ok(sites)
+    };
+    let sites = lay_out()?;
+    let needs_own = contenders.iter().any(|kind| kind.needs_own_site());
+    let earlier = if needs_own { Some(lay_out()?) } else { None };
+    let place = |kind: &Kind| earlier.as_ref().filter(|_| kind.needs_own_site()).unwrap_or(&sites);
+    let each =
+        |kind: &Kind| place(kind).iter().map(|(asked, site)| (*kind, *asked, site)).collect();
     let each: Vec<_> = contenders.iter().flat_map::<Vec<_>, _>(each).collect();
     let mut asked = in_turns(&each, plan)?.into_iter();
     let mut rows = Vec::new();

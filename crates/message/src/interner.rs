@@ -62,6 +62,27 @@ impl<K: Eq + Hash, V> Default for Interner<K, V> {
     }
 }
 
+/// The lists of interned values that are in use. A reload that reads an equal list again takes the
+/// one of before, so that the end of the old configuration does not write to the reference count of
+/// each value, in memory that the parent shares with its children.
+#[derive(Debug, Default)]
+pub struct Lists<T>(Interner<Box<[usize]>, Vec<Arc<T>>>);
+
+impl<T> Lists<T> {
+    /// An empty table, for a static.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Interner::new())
+    }
+
+    /// Replaces a list by the one in use that has the same values.
+    pub fn share(&self, list: &mut Arc<Vec<Arc<T>>>) {
+        // A list keeps its values alive, so that their addresses identify it.
+        let addresses = list.iter().map(|value| Arc::as_ptr(value) as usize).collect();
+        *list = self.0.value(addresses, |_| std::mem::take(Arc::make_mut(list)));
+    }
+}
+
 impl<K: Eq + Hash, V> Table<K, V> {
     fn keep(&mut self, key: K, value: &Arc<V>) {
         if self.values.len() >= self.sweep_at {
@@ -92,6 +113,23 @@ mod tests {
         drop(one);
         assert!(weak.upgrade().is_none());
         assert_eq!(*get(&interner, 1), "1");
+    }
+
+    #[test]
+    fn lists_of_the_same_values_are_one_list() {
+        let (values, lists) = (Interner::new(), Lists::new());
+        let list = |keys: &[u32]| {
+            let mut list = Arc::new(keys.iter().map(|key| get(&values, *key)).collect());
+            lists.share(&mut list);
+            list
+        };
+        let one = list(&[1, 2]);
+        assert!(Arc::ptr_eq(&one, &list(&[1, 2])));
+        for other in [&[2, 1][..], &[1], &[]] {
+            assert!(!Arc::ptr_eq(&one, &list(other)));
+        }
+        let texts: Vec<&str> = one.iter().map(|text| text.as_str()).collect();
+        assert_eq!(texts, ["1", "2"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use date::{http_date, parse_http_date};
 pub use fields::{FieldLine, Fields, Malformed, eq_ignore_case, trim};
 pub use file_name::{FileName, canonical_path};
 pub use filter_position::FilterPosition;
-pub use interner::Interner;
+pub use interner::{Interner, Lists};
 pub use lookup::{Finding, Job, Lookup, Lookups, Undecided, WantedNames};
 pub use may_wait::MayWait;
 pub use method::{Method, MethodSet};

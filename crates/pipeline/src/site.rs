@@ -291,6 +291,9 @@ impl Site {
         let Scope { mut server, directory, sections, .. } = scope;
         let mut directory = directory.into_settings();
         directory.autoindex.begin();
+        if !server.setenvif.is_prepared() {
+            server.setenvif.prepare();
+        }
         server.core.name.get_or_insert_with(|| own_name().into());
         server.core.document_root.get_or_insert_with(|| Path::new(DOCUMENT_ROOT).into());
         let virtual_hosts = std::mem::take(&mut global.core.virtual_hosts);
@@ -324,7 +327,9 @@ impl Site {
             merged.position = Some(virtual_host.position.clone());
             servers.push(merged);
         }
-        servers.iter().for_each(|server| server.settings.setenvif.prepare());
+        // A host that shares the rules of the main server would get a copy of its own.
+        let own_rules = servers.iter_mut().map(|server| &mut server.settings.setenvif);
+        own_rules.filter(|rules| !rules.is_prepared()).for_each(|rules| rules.prepare());
         if global.active.has("mod_auth_digest.c") {
             prepare_digest(&global)?;
         }

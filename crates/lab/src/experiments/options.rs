@@ -50,7 +50,8 @@ struct Words {
     /// event)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = model, action = Set)]
     mpm: Option<Vec<Model>>,
-    /// How often each has its turn (static, syscalls 5; greedy 3); figures are medians
+    /// How often each has its turn (static, syscalls 5; greedy 3; overload --step 1); figures are
+    /// medians
     #[arg(long, value_name = "N", value_parser = number::<usize>(1, usize::MAX))]
     rounds: Option<usize>,
     /// How long a turn lasts (3s; ramp 600s, its step 15s, starvation 30s, reload --slow 35s,

@@ -305,7 +305,7 @@ fn worse(points: &[Point]) -> Vec<String> {
     sentences
 }
 
-/// The result of the step on one server.
+/// The result of one turn of the step on one server.
 struct Climb {
     peer: Peer,
     work: Work,
@@ -316,27 +316,32 @@ struct Climb {
 
 fn step(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let clients = options.one_number_of_clients(STEP);
+    let rounds = options.rounds.unwrap_or(1);
     let _application = ground.start_backend()?;
     ground.setup.pool = Some(Pool::OF_2002);
     let mut rows = Vec::new();
     for work in [Work::File, Work::Wait] {
-        for peer in ground.peers.clone() {
-            // Each has a new server, because a pool that has grown is no longer a pool of one
-            // child.
-            let Some(server) = ground.start(peer)? else { continue };
-            let asked = kept(&work.path(options), clients);
-            let plan = plan(ground, &server, &asked, options.turn);
-            let plan = Plan { keep_exchanges: true, ..plan };
-            let watch = PoolWatch::begin(&server)?;
-            let mut source = source(&asked, None);
-            let driven = ground.drive(plan, &mut source, None, &mut |_| Ok(true));
-            let pool = watch.end();
-            let figures = driven?;
-            let full_s = full_after(&figures);
-            let (name, work_name) = (peer.name(), work.name());
-            let rate = numbers::rate(figures.rate());
-            ground.tell(&format!("{name} {work_name}: {rate} answers/s, full after {full_s:?} s"));
-            rows.push(Climb { peer, work, figures, pool, full_s });
+        for round in 1..=rounds {
+            for peer in ground.peers.clone() {
+                // Each has a new server, because a pool that has grown is no longer a pool of one
+                // child.
+                let Some(server) = ground.start(peer)? else { continue };
+                let asked = kept(&work.path(options), clients);
+                let plan = plan(ground, &server, &asked, options.turn);
+                let plan = Plan { keep_exchanges: true, ..plan };
+                let watch = PoolWatch::begin(&server)?;
+                let mut source = source(&asked, None);
+                let driven = ground.drive(plan, &mut source, None, &mut |_| Ok(true));
+                let pool = watch.end();
+                let figures = driven?;
+                let full_s = full_after(&figures);
+                let (name, work_name) = (peer.name(), work.name());
+                let rate = numbers::rate(figures.rate());
+                ground.tell(&format!(
+                    "round {round} {name} {work_name}: {rate} answers/s, full after {full_s:?} s"
+                ));
+                rows.push(Climb { peer, work, figures, pool, full_s });
+            }
         }
     }
     Ok(step_report(ground, options, clients, &rows))
@@ -346,33 +351,27 @@ fn step_report(ground: &Ground, options: &Options, clients: u32, rows: &[Climb])
     let mut paper = Paper::new("A step from nothing", ground.origin());
     paper.paragraph(&format!(
         "{} {clients} clients come at once to a pool of one child (the directives of `ramp`) and \
-         ask again, for {}, as soon as they are answered, on connections that they keep.",
+         ask again, for {}, as soon as they are answered, on connections that they keep. The \
+         servers take turns, each time with a new pool: {} rounds. Rates and the 99 % are \
+         medians, the slowest answer is that of all rounds, and the others are sums.",
         ground.who(),
         numbers::time(options.turn.as_nanos() as f64),
+        options.rounds.unwrap_or(1),
     ));
     for work in [Work::File, Work::Wait] {
         paper.heading(match work {
             Work::File => "A file of 1 KiB",
             _ => "Requests that wait",
         });
-        let own = rows.iter().filter(|row| row.work == work);
-        let cells = |row: &Climb| {
-            let response = &row.figures.times.response;
-            vec![
-                row.peer.name().to_owned(),
-                row.full_s.map_or("not".to_owned(), |full| numbers::time(full * 1e9)),
-                numbers::rate(row.figures.rate()),
-                numbers::time(response.value_at_quantile(0.99) as f64),
-                numbers::time(response.max() as f64),
-                row.figures.fairness().never.to_string(),
-                numbers::count(row.figures.failed()),
-                row.pool.started().to_string(),
-                row.pool.ended().1.to_string(),
-            ]
-        };
+        let cells = ground.peers.iter().filter_map(|peer| {
+            let own = rows.iter().filter(|row| row.work == work && row.peer == *peer);
+            let own: Vec<&Climb> = own.collect();
+            if own.is_empty() { None } else { Some(step_cells(*peer, &own)) }
+        });
         let heading = [
             "server",
             "full after",
+            "least to most",
             "answers/s",
             "99 %",
             "slowest",
@@ -381,10 +380,41 @@ fn step_report(ground: &Ground, options: &Options, clients: u32, rows: &[Climb])
             "children started",
             "of these ended",
         ];
-        paper.table(&heading, own.map(cells).collect());
+        paper.table(&heading, cells.collect());
     }
     paper.heading("How it was made").code(&ground.words());
     paper
+}
+
+/// The row of a server: its turns of one kind of work.
+fn step_cells(peer: Peer, turns: &[&Climb]) -> Vec<String> {
+    let sorted = |figure: &dyn Fn(&Climb) -> f64| {
+        let mut values: Vec<f64> = turns.iter().map(|turn| figure(turn)).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let median = |values: &[f64]| values.get(values.len() / 2).copied().unwrap_or_default();
+    let after = |full_s: f64| match full_s.is_finite() {
+        true => numbers::time(full_s * 1e9),
+        false => "not".to_owned(),
+    };
+    // A throughput that was not reached within the turn counts as longer than any time.
+    let full = sorted(&|turn| turn.full_s.unwrap_or(f64::INFINITY));
+    let most = |values: &[f64]| values.last().copied().unwrap_or_default();
+    let time = |turn: &Climb, share| turn.figures.times.response.value_at_quantile(share) as f64;
+    let sum = |count: &dyn Fn(&Climb) -> u64| turns.iter().map(|turn| count(turn)).sum::<u64>();
+    vec![
+        peer.name().to_owned(),
+        after(median(&full)),
+        format!("{} to {}", after(full.first().copied().unwrap_or_default()), after(most(&full))),
+        numbers::rate(median(&sorted(&|turn| turn.figures.rate()))),
+        numbers::time(median(&sorted(&|turn| time(turn, 0.99)))),
+        numbers::time(most(&sorted(&|turn| time(turn, 1.0)))),
+        sum(&|turn| turn.figures.fairness().never as u64).to_string(),
+        numbers::count(sum(&|turn| turn.figures.failed())),
+        sum(&|turn| turn.pool.started() as u64).to_string(),
+        sum(&|turn| turn.pool.ended().1 as u64).to_string(),
+    ]
 }
 
 #[cfg(test)]
@@ -414,5 +444,27 @@ mod tests {
         assert_eq!(cells(&points[2], &points)[4], "94 % (!)");
         // Below saturation there is less to do.
         assert_eq!(cells(&points[0], &points)[4], "50 %");
+    }
+
+    #[test]
+    fn a_step_has_the_median_of_its_turns_and_their_range() {
+        let turn = |full_s, failed| {
+            let figures = Figures {
+                statuses: [(200, 1000), (500, failed)].into(),
+                elapsed_ns: 1_000_000_000,
+                ..Figures::default()
+            };
+            Climb {
+                peer: Peer::Nginx,
+                work: Work::File,
+                figures,
+                pool: PoolSeen::default(),
+                full_s,
+            }
+        };
+        let turns = [turn(Some(0.4), 1), turn(None, 2), turn(Some(0.1), 0)];
+        let cells = step_cells(Peer::Nginx, &turns.iter().collect::<Vec<_>>());
+        assert_eq!(cells[..3], ["nginx", "400 ms", "100 ms to not"]);
+        assert_eq!(cells[7], "3");
     }
 }

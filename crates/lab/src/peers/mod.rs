@@ -277,8 +277,12 @@ impl Peer {
         Ok(own)
     }
 
-    /// The command that serves the site on `port` in the foreground.
-    fn command(
+    /// The command by which `program` serves the site at `root` on `port` in the foreground.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn command(
         self,
         program: &Path,
         root: &Path,

@@ -82,12 +82,11 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         "<RequireAny" => (Logic::Any, false),
         _ => (Logic::Any, true),
     };
-    let open = Rule::Group { negate, logic, is_merged: false, rules: Vec::new() };
-    let outer = scope.directory.authz_core.rules.replace(open);
+    let outer = scope.directory.authz_core.rules.replace(Rule::group(logic, negate));
     let walked = block.walk(scope, Contexts::AUTHORIZATION);
     let inner = std::mem::replace(&mut scope.directory.authz_core.rules, outer);
     walked?;
-    let Some(inner) = inner.filter(|rule| !rule.is_empty()) else {
+    let Some(mut inner) = inner.filter(|rule| !rule.is_empty()) else {
         return Err(block.fault(format!("{name}> directive contains no authorization directives")));
     };
     // Apache checks this after it has read the configuration, so it never checks .htaccess files.
@@ -98,6 +97,7 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         let text = format!("{inner} directive contains only negative authorization directives");
         return Err(block.fault(text));
     }
+    inner.share();
     let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);
     open.add(Arc::new(inner))
         .map_err(|_| block.fault(format!("{name}> directive has no effect in {open} directive")))

@@ -5,9 +5,16 @@ use super::Provider;
 use crate::Access;
 use crate::core::cited;
 use evenkeel_config::Position;
-use evenkeel_message::Request;
+use evenkeel_message::{Lists, Request};
 use std::fmt;
 use std::sync::Arc;
+
+/// The long lists of rules in use.
+static LISTS: Lists<Rule> = Lists::new();
+
+/// The fewest rules of a list that is shared with equal ones. For few rules the look-up costs more
+/// than their memory.
+const LEAST_SHARED: usize = 32;
 
 /// How the verdicts of a group's rules are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +80,8 @@ pub enum Rule {
         logic: Logic,
         /// Whether AuthMerging has made the group.
         is_merged: bool,
-        /// The rules, in order.
-        rules: Vec<Arc<Rule>>,
+        /// The rules, in order. Merged sections share them.
+        rules: Arc<Vec<Arc<Rule>>>,
     },
     /// Replaces merged groups that are nested too deeply to be evaluated.
     TooDeep,
@@ -83,15 +90,30 @@ pub enum Rule {
 impl Rule {
     /// The empty group for the Require lines outside of all containers.
     #[must_use]
-    pub const fn any() -> Self {
-        Rule::Group { negate: false, logic: Logic::Any, is_merged: false, rules: Vec::new() }
+    pub fn any() -> Self {
+        Self::group(Logic::Any, false)
+    }
+
+    /// An empty group of a container.
+    #[must_use]
+    pub fn group(logic: Logic, negate: bool) -> Self {
+        Rule::Group { negate, logic, is_merged: false, rules: Arc::default() }
     }
 
     /// Joins the rules of two sections in one group (AuthMerging).
     #[must_use]
     pub fn both(logic: Logic, outer: &Rule, inner: &Rule) -> Self {
         let rules = vec![Arc::new(outer.clone()), Arc::new(inner.clone())];
-        Rule::Group { negate: false, logic, is_merged: true, rules }
+        Rule::Group { negate: false, logic, is_merged: true, rules: Arc::new(rules) }
+    }
+
+    /// Lets a group with many rules share its list with equal ones, once it is complete.
+    pub fn share(&mut self) {
+        if let Rule::Group { rules, .. } = self
+            && rules.len() >= LEAST_SHARED
+        {
+            LISTS.share(rules);
+        }
     }
 
     /// Adds a rule to a group. If the rule is itself a group of the same logic, its members are
@@ -107,9 +129,9 @@ impl Rule {
         }
         match &*rule {
             Rule::Group { negate: false, logic, rules, .. } if logic == own => {
-                members.extend_from_slice(rules);
+                Arc::make_mut(members).extend_from_slice(rules);
             }
-            _ => members.push(rule),
+            _ => Arc::make_mut(members).push(rule),
         }
         Ok(())
     }
@@ -148,7 +170,7 @@ impl Rule {
                 *granted && !negate && limit.is_none()
             }
             Rule::Group { negate: false, rules, .. } => {
-                matches!(&**rules, [rule] if rule.grants_all())
+                matches!(&***rules, [rule] if rule.grants_all())
             }
             _ => false,
         }

@@ -168,11 +168,12 @@ pub(crate) fn numbered(
     block: &Block<'_, Scope>,
     kind: Kind,
     matches: Match,
-    settings: DirectorySettings,
+    mut settings: DirectorySettings,
 ) -> Arc<Section> {
     let position = block.call.position.clone();
     let id = scope.number_section();
     settings.setenvif.prepare();
+    settings.authz_core.rules.iter_mut().for_each(|rules| rules.share());
     Arc::new(Section { id, kind, matches, settings, position, bytes: 0 })
 }
 

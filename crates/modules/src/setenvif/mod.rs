@@ -11,7 +11,7 @@ pub use rule::Rule;
 
 use crate::settings::merged;
 use crate::{CoreSettings, Merge, Shared};
-use evenkeel_message::Request;
+use evenkeel_message::{Lists, Request};
 use screen::Groups;
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +25,9 @@ pub struct Rules {
     groups: OnceLock<Arc<Groups>>,
 }
 
+/// The long lists of rules in use.
+static LISTS: Lists<Rule> = Lists::new();
+
 /// The fewest rules of sections that are grouped. Sections may be merged anew for each request, and
 /// for few rules that costs more than the groups save.
 const LEAST_GROUPED: usize = 32;
@@ -35,10 +38,17 @@ impl Rules {
         self.groups.take();
     }
 
+    /// Whether [`Rules::prepare`] has nothing to do.
+    #[must_use]
+    pub fn is_prepared(&self) -> bool {
+        self.list.len() < LEAST_GROUPED || self.groups.get().is_some()
+    }
+
     /// Makes the groups of many rules before the server starts children: a process that made them
-    /// itself would not share their memory.
-    pub fn prepare(&self) {
-        if self.list.len() >= LEAST_GROUPED {
+    /// itself would not share their memory. Equal lists become one.
+    pub fn prepare(&mut self) {
+        if !self.is_prepared() {
+            LISTS.share(&mut self.list);
             self.groups.get_or_init(|| Groups::of(&self.list));
         }
     }
