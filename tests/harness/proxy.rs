@@ -1,13 +1,14 @@
 //! Plays the scripts of tests/proxy to Debian's apache2 and to Evenkeel, with the same HTTP server
 //! behind both (src/origin.rs). The scripts are in the language of the wire scripts, with
 //! `@ORIGIN@` for the port of that server, `@SOCKET@` for its Unix socket, and `@DEAD@` for a port
-//! where nothing listens. `@TLS@`, `@OTHER@`, `@EXPIRED@` and `@ASKS@` are ports of the same server
-//! over TLS, with the certificates of `localhost`, of `other.example` and one that has expired; the
-//! last one asks for a certificate. `@CERTS@` is the folder of the certificates. The other tests
-//! are about connections: what happens when they end, when a client leaves and when the server is
-//! reloaded.
+//! where nothing listens. `@SCGI@` and `@UWSGI@` are ports of applications (src/gateway.rs).
+//! `@TLS@`, `@OTHER@`, `@EXPIRED@` and `@ASKS@` are ports of the same server over TLS, with the
+//! certificates of `localhost`, of `other.example` and one that has expired; the last one asks for
+//! a certificate. `@CERTS@` is the folder of the certificates. The other tests are about connections:
+//! what happens when they end, when a client leaves and when the server is reloaded.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
+use evenkeel_tests::gateway::{self, Protocol};
 use evenkeel_tests::house::{House, read, wait_for};
 use evenkeel_tests::origin::Origin;
 use evenkeel_tests::play::{Differences, scripts_in};
@@ -42,6 +43,8 @@ fn an_http_server_answers_as_behind_apache2() {
         ("@EXPIRED@", secure("expired", false)),
         ("@ASKS@", secure("localhost", true)),
     ];
+    let applications = [("@SCGI@", Protocol::Scgi), ("@UWSGI@", Protocol::Uwsgi)]
+        .map(|(name, protocol)| (name, gateway::start(protocol).unwrap()));
     let mut differences = Differences::default();
     let only = std::env::var("PROXY_SCRIPT").ok();
     for (name, text) in scripts_in("proxy").unwrap() {
@@ -53,8 +56,10 @@ fn an_http_server_answers_as_behind_apache2() {
             .replace("@DEAD@", &dead.to_string())
             .replace("@CERTS@", certificates.to_str().unwrap())
             .replace("@SOCKET@", socket.to_str().unwrap());
-        let text =
-            secure.iter().fold(text, |text, (name, port)| text.replace(name, &port.to_string()));
+        let text = secure
+            .iter()
+            .chain(&applications)
+            .fold(text, |text, (name, port)| text.replace(name, &port.to_string()));
         let script = parse(&name, &text).unwrap();
         differences.play(&script).unwrap();
     }

@@ -9,6 +9,7 @@ pub mod broken;
 pub mod compare;
 pub mod digest;
 pub mod frames;
+pub mod gateway;
 pub mod house;
 pub mod load;
 pub mod odd_log;

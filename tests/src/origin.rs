@@ -325,8 +325,14 @@ fn read_body(
     Ok((length, sum))
 }
 
+/// A sum of bytes, by which a test compares bodies (FNV-1a).
+pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
+    let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
 /// The bytes that a text of X-Say stands for.
-fn spoken(text: &str) -> Vec<u8> {
+pub(crate) fn spoken(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text);
     while let Some(first) = rest.chars().next() {
         let behind = rest.get(first.len_utf8()..).unwrap_or_default();

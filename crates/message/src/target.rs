@@ -13,6 +13,10 @@ use std::sync::Arc;
 pub enum Scheme {
     /// FastCGI.
     Fcgi,
+    /// SCGI.
+    Scgi,
+    /// The protocol of uWSGI.
+    Uwsgi,
     /// HTTP/1.1 in clear text.
     Http,
     /// HTTP/1.1 over TLS.
@@ -27,14 +31,24 @@ pub enum Scheme {
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Scheme; 6] =
-        [Scheme::Fcgi, Scheme::Http, Scheme::Https, Scheme::Ws, Scheme::Wss, Scheme::Balancer];
+    pub const ALL: [Scheme; 8] = [
+        Scheme::Fcgi,
+        Scheme::Scgi,
+        Scheme::Uwsgi,
+        Scheme::Http,
+        Scheme::Https,
+        Scheme::Ws,
+        Scheme::Wss,
+        Scheme::Balancer,
+    ];
 
     /// The name in a URL.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Scheme::Fcgi => "fcgi",
+            Scheme::Scgi => "scgi",
+            Scheme::Uwsgi => "uwsgi",
             Scheme::Http => "http",
             Scheme::Https => "https",
             Scheme::Ws => "ws",
@@ -46,7 +60,7 @@ impl Scheme {
     /// Whether the target is an HTTP server, or a balancer of them.
     #[must_use]
     pub const fn is_http(self) -> bool {
-        !matches!(self, Scheme::Fcgi)
+        !matches!(self, Scheme::Fcgi | Scheme::Scgi | Scheme::Uwsgi)
     }
 
     /// Whether the connection speaks TLS.
@@ -66,6 +80,8 @@ impl Scheme {
     pub const fn default_port(self) -> u16 {
         match self {
             Scheme::Fcgi => 8000,
+            Scheme::Scgi => 4000,
+            Scheme::Uwsgi => 3031,
             Scheme::Http | Scheme::Ws | Scheme::Balancer => 80,
             Scheme::Https | Scheme::Wss => 443,
         }
@@ -89,7 +105,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// A FastCGI application or an HTTP server that the configuration names.
+/// An application or an HTTP server that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The protocol.
@@ -290,6 +306,8 @@ mod tests {
         assert_eq!(http.url(b"/app/x"), b"http://[::1]/app/x");
         let reference = parse("http://a:8080$1?x").unwrap();
         assert_eq!((&*reference.host, reference.port, &*reference.path), ("a", 8080, "$1?x"));
+        let defaults = ["scgi://a:4000", "uwsgi://a:3031"].map(|text| parse(text).unwrap());
+        assert_eq!(defaults.map(|it| it.to_string()), ["scgi://a", "uwsgi://a"]);
         assert_eq!(parse("wss://a:443/").unwrap().to_string(), "wss://a/");
         assert_eq!(parse("https://a:80").unwrap().to_string(), "https://a:80");
         assert_eq!(parse("http://a:8000/").unwrap().to_string(), "http://a:8000/");

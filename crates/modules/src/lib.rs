@@ -74,6 +74,8 @@ modules! {
     mod http2;
     mod proxy;
     mod proxy_fcgi;
+    mod proxy_scgi;
+    mod proxy_uwsgi;
     mod proxy_http;
     mod proxy_wstunnel;
     mod proxy_balancer;

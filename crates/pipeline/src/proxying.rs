@@ -1,8 +1,10 @@
-//! Requests that are passed on (mod_proxy). One for a FastCGI application is handled here
-//! (mod_proxy_fcgi): reads the body of the request, takes a place at the application, asks it, and
-//! makes the response of its answer. One for an HTTP server is handled in `origin`.
+//! Requests that are passed on (mod_proxy). One for an application that speaks FastCGI, SCGI or
+//! uWSGI is handled here (mod_proxy_fcgi, mod_proxy_scgi, mod_proxy_uwsgi): reads the body of the
+//! request, takes a place at the application, asks it, and makes the response of its answer. One
+//! for an HTTP server is handled in `origin`.
 
 use crate::body;
+use crate::die::KEEPS_TYPE;
 use crate::frames::Frames;
 use crate::look::{Aside, Start, beside, see};
 use crate::origin;
@@ -16,8 +18,9 @@ use evenkeel_message::{
 };
 use evenkeel_modules::core::TraceEnable;
 use evenkeel_modules::lab::BlockingPool;
+use evenkeel_modules::proxy::Script;
 use evenkeel_modules::script::{self, Output, Program};
-use evenkeel_modules::{proxy, proxy_fcgi};
+use evenkeel_modules::{proxy, proxy_fcgi, proxy_scgi, proxy_uwsgi};
 use evenkeel_upstream::{
     Ask, Failure, FailureKind, NoPlace, Patience, Place, Spool, SpoolError, exchange,
 };
@@ -82,6 +85,8 @@ async fn try_to_pass_on(
     let site = &pipeline.site;
     let is_spoken = match proxied.target.scheme {
         Scheme::Fcgi => site.speaks_fcgi,
+        Scheme::Scgi => site.speaks_scgi,
+        Scheme::Uwsgi => site.speaks_uwsgi,
         Scheme::Http => site.speaks_http,
         // Its members are servers whose scheme is looked at when one is chosen.
         Scheme::Balancer => site.speaks_http,
@@ -95,21 +100,33 @@ async fn try_to_pass_on(
     if proxied.target.scheme.is_http() {
         return Box::pin(origin::pass_on(pipeline, request, plan, proxied)).await;
     }
-    let mut script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;
-    if let Some(path) = proxy_fcgi::path_of_file(request, &proxied) {
-        find_file(pipeline, request, &path, &mut script);
-    }
+    let mut uwsgi_path = None;
+    let (module, script) = match proxied.target.scheme {
+        Scheme::Scgi => ("proxy_scgi", proxy_scgi::script(request, &proxied)),
+        Scheme::Uwsgi => {
+            let (script, path) = proxy_uwsgi::script(request, &proxied)?;
+            uwsgi_path = Some(path);
+            ("proxy_uwsgi", script)
+        }
+        _ => {
+            let mut script = proxy_fcgi::script(request, &proxied, &plan.proxy_fcgi)?;
+            if let Some(path) = proxy_fcgi::path_of_file(request, &proxied) {
+                find_file(pipeline, request, &path, &mut script);
+            }
+            ("proxy_fcgi", script)
+        }
+    };
     let may_wait = pipeline.before_wait(request, plan).await;
     let length = request.head.length;
     let body = match request.body.take() {
         Some(source) => spool(&may_wait, source, &pipeline.blocking_pool)
             .await
-            .map_err(|error| refuse_body(request, "proxy_fcgi", error))?,
+            .map_err(|error| refuse_body(request, module, error))?,
         None => Spool::default(),
     };
     let worker = proxy::worker_of(&pipeline.site.server(request.server).settings.proxy, &proxied);
     let patience = patience(pipeline, request, worker);
-    let waiting = Waiting { module: "proxy_fcgi", patience: patience.silence };
+    let waiting = Waiting { module, patience: patience.silence };
     let place = enter(pipeline, request, &proxied, waiting, &may_wait).await?;
     let body_length = (length != BodyLength::None).then(|| body.length());
     let path_info = &script.path_info;
@@ -124,8 +141,14 @@ async fn try_to_pass_on(
     if worker.is_none() {
         variables.set("proxy-nokeepalive", "1");
     }
-    let core = pipeline.site.server(request.server).core(plan);
-    let variables = proxy_fcgi::fix_variables(request, variables, &plan.proxy_fcgi, core)?;
+    if let Some(path) = &uwsgi_path {
+        proxy_uwsgi::fix_variables(request, &mut variables, path);
+    }
+    let scheme = proxied.target.scheme;
+    if scheme == Scheme::Fcgi {
+        let core = pipeline.site.server(request.server).core(plan);
+        variables = proxy_fcgi::fix_variables(request, variables, &plan.proxy_fcgi, core)?;
+    }
     let (target, file) = (proxied.target, script.file);
     let ask = Ask {
         target,
@@ -142,14 +165,22 @@ async fn try_to_pass_on(
     let pool = &pipeline.blocking_pool;
     let asked = exchange(&may_wait, ask, pool, &departure, &mut notices, &late).await;
     notices.into_iter().for_each(|notice| request.notify(notice));
-    let answered = match asked {
+    let mut answered = match asked {
         Ok(answered) => answered,
-        Err(failure) => return Err(refuse(request, &failure, &file)),
+        Err(failure) => return Err(refuse(request, &failure, module, &file)),
     };
+    if scheme == Scheme::Scgi
+        && let Some(answer) = proxy_scgi::redirect(request, &mut answered.head, &plan.proxy_scgi)
+    {
+        request.resource.notes.set(KEEPS_TYPE, "");
+        return Err(answer);
+    }
     // A status that the conditions of the request lead to is not the application's.
-    let may_override =
-        answered.head.status.is_some() && request.resource.depth == 0 && request.previous.is_none();
-    let output = Output { head: answered.head, body: answered.body, module: "proxy_fcgi" };
+    let may_override = scheme != Scheme::Scgi
+        && answered.head.status.is_some()
+        && request.resource.depth == 0
+        && request.previous.is_none();
+    let output = Output { head: answered.head, body: answered.body, module };
     let response = script::respond(request, output)?;
     match may_override && plan.proxy.overrides(response.status) {
         true => Err(Answer::from(response.status)),
@@ -250,12 +281,7 @@ pub(crate) fn patience(
 /// Looks the path of a target up in the file system, as it is and below DocumentRoot, and names the
 /// regular file that it leads to as the script. The rest of the path is PATH_INFO
 /// (mod_proxy_fcgi.c: send_environment, `dirwalk_uri_path`).
-fn find_file(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    path: &[u8],
-    script: &mut proxy_fcgi::Script,
-) {
+fn find_file(pipeline: &Pipeline, request: &mut Request, path: &[u8], script: &mut Script) {
     let server = pipeline.site.server(request.server);
     let root = server.settings.core.document_root.as_deref().unwrap_or(Path::new(""));
     let below_root = [root.as_os_str().as_encoded_bytes(), path].concat();
@@ -299,7 +325,7 @@ pub(crate) async fn translated(
 
 /// What the variables of a request depend on, beside the request.
 struct Sent<'a> {
-    script: &'a proxy_fcgi::Script,
+    script: &'a Script,
     /// PATH_TRANSLATED.
     translated: Option<&'a [u8]>,
     /// The length of the body in bytes, if there is one.
@@ -332,13 +358,13 @@ fn variables(
 }
 
 /// Logs the failure of an exchange, and returns the answer to the client.
-fn refuse(request: &mut Request, failure: &Failure, script: &[u8]) -> Answer {
+fn refuse(request: &mut Request, failure: &Failure, module: &'static str, script: &[u8]) -> Answer {
     for notice in failure.notices(script) {
         request.notify(notice);
     }
     if matches!(failure.kind, FailureKind::ClientGone) {
         let text = format!("{}: the client has disconnected", quoted(script));
-        request.notify(Notice::own("proxy_fcgi", Level::Debug, text));
+        request.notify(Notice::own(module, Level::Debug, text));
     }
     Answer::from(failure.status())
 }

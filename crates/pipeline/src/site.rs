@@ -61,6 +61,10 @@ pub struct Site {
     pub passes_on: bool,
     /// Whether mod_proxy_fcgi is active.
     pub speaks_fcgi: bool,
+    /// Whether mod_proxy_scgi is active.
+    pub speaks_scgi: bool,
+    /// Whether mod_proxy_uwsgi is active.
+    pub speaks_uwsgi: bool,
     /// Whether mod_proxy_http is active.
     pub speaks_http: bool,
     /// Whether mod_proxy_balancer is active.
@@ -342,12 +346,14 @@ impl Site {
         let sends_as_is = language.vocabulary.module_loaded("mod_asis.c");
         let identifies = language.vocabulary.module_loaded("mod_unique_id.c");
         let speaks_fcgi = language.vocabulary.module_loaded("mod_proxy_fcgi.c");
+        let speaks_scgi = language.vocabulary.module_loaded("mod_proxy_scgi.c");
+        let speaks_uwsgi = language.vocabulary.module_loaded("mod_proxy_uwsgi.c");
         let speaks_http = language.vocabulary.module_loaded("mod_proxy_http.c");
         let balances = language.vocabulary.module_loaded("mod_proxy_balancer.c");
         let speaks_tls = language.vocabulary.module_loaded("mod_ssl.c");
         let speaks_websocket = language.vocabulary.module_loaded("mod_proxy_wstunnel.c");
         let passes_on = language.vocabulary.module_loaded("mod_proxy.c")
-            && (speaks_fcgi || speaks_http || speaks_websocket);
+            && (speaks_fcgi || speaks_scgi || speaks_uwsgi || speaks_http || speaks_websocket);
         let runs_programs = [("mod_cgid.c", "cgid"), ("mod_cgi.c", "cgi")]
             .into_iter()
             .find(|(file, _)| language.vocabulary.module_loaded(file))
@@ -375,6 +381,8 @@ impl Site {
         Ok(Site {
             passes_on,
             speaks_fcgi,
+            speaks_scgi,
+            speaks_uwsgi,
             speaks_http,
             balances,
             speaks_tls,

@@ -1,7 +1,7 @@
-//! Parses and writes HTTP/1.1, HTTP/2, FastCGI records and heads of scripts without I/O, for the
-//! server and for the load lab. Callers pass slices of a receive buffer and append output to a
-//! buffer of their own. Nothing here reads a socket, a file or a clock, and parsing HTTP allocates
-//! nothing once the buffers have grown to their size.
+//! Parses and writes HTTP/1.1, HTTP/2, FastCGI records, SCGI, uWSGI and heads of scripts without
+//! I/O, for the server and for the load lab. Callers pass slices of a receive buffer and append output
+//! to a buffer of their own. Nothing here reads a socket, a file or a clock, and parsing HTTP
+//! allocates nothing once the buffers have grown to their size.
 
 mod chunked;
 mod digest;
@@ -11,6 +11,7 @@ mod expect;
 pub mod fastcgi;
 mod field;
 mod framing;
+mod gateway;
 pub mod h2;
 mod head;
 mod host;
@@ -36,6 +37,7 @@ pub use escape::{escape_html, escape_path, escape_quotes, escape_uri, escaped_ht
 pub use evenkeel_message::{http_date, parse_http_date};
 pub use expect::expectation;
 pub use framing::body_length;
+pub use gateway::{TooLarge, encode_scgi, encode_uwsgi};
 pub use head::{HeadParser, Parsed};
 pub use host::{KnownHost, address};
 pub use method::recognise_method;

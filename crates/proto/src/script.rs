@@ -100,6 +100,44 @@ pub fn parse_worker_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
     parse(head, ScriptHead::take_of_worker)
 }
 
+/// Parses the head of a uWSGI application, which begins with a status line of HTTP: all fields but
+/// the media type are in `fields`, as often as they come (mod_proxy_uwsgi.c: `uwsgi_response`).
+///
+/// # Errors
+/// The head is malformed.
+pub fn parse_uwsgi_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
+    let end = memchr(b'\n', head).ok_or(BadHead::Nothing)?;
+    let line = without_returns(head.get(..end).unwrap_or_default());
+    let no_status = || BadHead::NoColon(line.to_vec());
+    let status = line
+        .strip_prefix(b"HTTP/")
+        .and_then(|rest| match rest {
+            [major, b'.', minor, b' ', status @ ..] => {
+                (major.is_ascii_digit() && minor.is_ascii_digit()).then_some(status)
+            }
+            [major, b' ', status @ ..] => major.is_ascii_digit().then_some(status),
+            _ => None,
+        })
+        .ok_or_else(no_status)?;
+    let is_number = status.get(..3).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit));
+    if !is_number || status.get(3).is_some_and(|byte| *byte != b' ') {
+        return Err(no_status());
+    }
+    let rest = head.get(end + 1..).unwrap_or_default();
+    let mut parsed = parse(rest, ScriptHead::take_of_uwsgi)?;
+    let is_name = |name: &[u8]| !name.is_empty() && name.iter().all(|byte| is_token(*byte));
+    if let Some((name, _)) = parsed.fields.iter().find(|(name, _)| !is_name(name)) {
+        return Err(BadHead::NoColon(name.to_vec()));
+    }
+    parsed.status = Some((number(status), status.to_vec()));
+    Ok(parsed)
+}
+
+/// Whether a byte may occur in a token (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 fn parse(head: &[u8], take: fn(&mut ScriptHead, &[u8], &[u8])) -> Result<ScriptHead, BadHead> {
     let (mut parsed, mut rest, mut count) = (ScriptHead::default(), head, 0);
     loop {
@@ -147,11 +185,17 @@ impl ScriptHead {
         }
     }
 
+    fn take_of_uwsgi(&mut self, name: &[u8], value: &[u8]) {
+        match eq_ignore_case(name, b"Content-Type") {
+            true => self.media_type = Some(without_blanks_behind(value).to_vec()),
+            false => self.fields.add(name, without_blanks_behind(value)),
+        }
+    }
+
     fn take(&mut self, name: &[u8], value: &[u8]) {
         let is = |other: &str| eq_ignore_case(name, other.as_bytes());
         if is("Content-Type") {
-            let end = value.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |last| last + 1);
-            self.media_type = value.get(..end).map(<[u8]>::to_vec);
+            self.media_type = Some(without_blanks_behind(value).to_vec());
         } else if is("Status") {
             self.status = Some((number(value), value.to_vec()));
         } else if is("Last-Modified") {
@@ -173,6 +217,11 @@ impl ScriptHead {
 fn number(text: &[u8]) -> u16 {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0_u16, |sum, digit| sum.saturating_mul(10).saturating_add(u16::from(digit - b'0')))
+}
+
+fn without_blanks_behind(value: &[u8]) -> &[u8] {
+    let end = value.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |last| last + 1);
+    value.get(..end).unwrap_or_default()
 }
 
 fn skip_blanks(value: &[u8]) -> &[u8] {
@@ -226,6 +275,26 @@ mod tests {
         assert_eq!(parse("A: b\n\0C: d\n\n").unwrap_err(), BadHead::NoColon(b"".into()));
         assert!(parse("\n").unwrap().status.is_none());
         assert_eq!(parse("Status: soon\n\n").unwrap().status, Some((0, b"soon".to_vec())));
+    }
+
+    #[test]
+    fn the_head_of_a_uwsgi_application_has_a_status_line() {
+        let parse = |text: &str| parse_uwsgi_head(text.as_bytes());
+        let head =
+            parse("HTTP/1.1 404 Not here\r\nContent-Type: a/b\r\nX: y \r\nX: z\r\n\r\n").unwrap();
+        assert_eq!(head.status, Some((404, b"404 Not here".to_vec())));
+        assert_eq!(head.media_type.as_deref(), Some(&b"a/b"[..]));
+        assert_eq!(head.fields.all(b"X").collect::<Vec<_>>(), [b"y", b"z"]);
+        assert_eq!(parse("HTTP/1 200\n\n").unwrap().status, Some((200, b"200".to_vec())));
+        for wrong in
+            ["Status: 200 OK\n\n", "HTTP/1.1 20 OK\n\n", "HTTP/1.1 2000\n\n", "HTTP/x 200 a\n\n"]
+        {
+            let line = wrong.trim_end().as_bytes().to_vec();
+            assert_eq!(parse(wrong).unwrap_err(), BadHead::NoColon(line), "{wrong}");
+        }
+        let bad = parse("HTTP/1.1 200 OK\nA b: c\n\n").unwrap_err();
+        assert_eq!(bad, BadHead::NoColon(b"A b".to_vec()));
+        assert_eq!(parse("HTTP/1.1 200 OK\n").unwrap_err(), BadHead::Nothing);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! One FastCGI request on its connection: sends what is left of the request while it reads the
-//! response, since an application may answer before it has read everything.
+//! One request to a FastCGI, SCGI or uWSGI application on its connection: sends what is left of the
+//! request while it reads the response, since an application may answer before it has read
+//! everything.
 
 use crate::connect::Patience;
 use crate::failure::FailureKind;
@@ -70,7 +71,9 @@ pub(crate) struct Conversation {
     sent: usize,
     /// The rest of the request's body. `None` once its end is in `out` or was sent.
     body: Option<SpoolReader>,
-    reader: RecordReader,
+    /// The reader of FastCGI records. `None` if the response comes as it is, and ends with the
+    /// connection (SCGI, uWSGI).
+    reader: Option<RecordReader>,
     /// The events that were received and not returned yet.
     events: VecDeque<Result<Event, FailureKind>>,
     is_output_closed: bool,
@@ -88,6 +91,16 @@ pub(crate) struct Conversation {
     /// Whether the connection is closed after the response, so that the response may be left
     /// unread.
     is_single: bool,
+}
+
+/// How requests and responses are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// In FastCGI records.
+    Records,
+    /// A block of variables and the body as it is; the response ends with the connection (SCGI,
+    /// uWSGI).
+    Plain,
 }
 
 /// The connection of a request.
@@ -131,6 +144,7 @@ impl Conversation {
     /// The runtime cannot watch the socket.
     pub(crate) fn begin(
         connection: Connection,
+        framing: Framing,
         encode: impl FnOnce(&mut Vec<u8>),
         body: &Spool,
         patience: Patience,
@@ -145,8 +159,10 @@ impl Conversation {
             let out = &mut buffers.sent;
             out.clear();
             encode(out);
-            if let Some(bytes) = body.in_memory() {
-                encode_body_end(out, bytes);
+            match (framing, body.in_memory()) {
+                (Framing::Records, Some(bytes)) => encode_body_end(out, bytes),
+                (Framing::Plain, Some(bytes)) => out.extend_from_slice(bytes),
+                (_, None) => {}
             }
             let left = match connection.socket().send(&[IoSlice::new(out)], false) {
                 Ok(count) => {
@@ -173,7 +189,7 @@ impl Conversation {
             out,
             sent: 0,
             body: reader,
-            reader: RecordReader::new(),
+            reader: (framing == Framing::Records).then(RecordReader::new),
             events: VecDeque::new(),
             is_output_closed: false,
             silence: patience.silence,
@@ -195,7 +211,8 @@ impl Conversation {
     /// One that is watched for writing too, because the body of the request is large, is not kept.
     pub(crate) fn into_idle(self) -> Option<WatchedSocket> {
         let is_sent = self.out.is_empty() && self.body.is_none();
-        let is_read = self.reader.is_between_records() && self.events.is_empty();
+        let is_between = self.reader.as_ref().is_some_and(RecordReader::is_between_records);
+        let is_read = is_between && self.events.is_empty();
         (is_sent && is_read).then_some(self.socket)
     }
 
@@ -292,10 +309,13 @@ impl Conversation {
             Poll::Ready(piece) => {
                 self.out.clear();
                 self.sent = 0;
-                match piece {
-                    Some(bytes) => encode_content(&mut self.out, Stream::Stdin, &bytes),
-                    None => {
-                        self.out.extend_from_slice(&record_header(Stream::Stdin, 0));
+                match (piece, &self.reader) {
+                    (Some(bytes), Some(_)) => encode_content(&mut self.out, Stream::Stdin, &bytes),
+                    (Some(bytes), None) => self.out.extend_from_slice(&bytes),
+                    (None, reader) => {
+                        if reader.is_some() {
+                            self.out.extend_from_slice(&record_header(Stream::Stdin, 0));
+                        }
                         self.body = None;
                     }
                 }
@@ -327,12 +347,13 @@ impl Conversation {
                     Ok(count) => {
                         let is_first = !std::mem::replace(&mut self.has_heard, true);
                         let bytes = received.get_mut(..count).unwrap_or_default();
-                        read_records(
-                            bytes,
-                            &mut self.reader,
-                            &mut self.is_output_closed,
-                            &mut self.events,
-                        );
+                        let Some(reader) = &mut self.reader else {
+                            let piece = Bytes::copy_from_slice(bytes);
+                            self.events.push_back(Ok(Event::Output(piece)));
+                            return Poll::Ready(None);
+                        };
+                        let is_closed = &mut self.is_output_closed;
+                        read_records(bytes, reader, is_closed, &mut self.events);
                         if is_first && self.is_single {
                             let is_whole = matches!(self.events.back(), Some(Ok(Event::End)));
                             ARRIVES_AT_ONCE.set(is_whole);
@@ -361,10 +382,11 @@ impl Conversation {
 
     /// What the end of the connection means.
     fn at_end(&self, error: io::Error) -> Result<Event, FailureKind> {
-        match self.is_output_closed && self.reader.is_between_records() {
-            true => Ok(Event::End),
-            false => Err(FailureKind::Ended(error)),
-        }
+        let is_whole = match &self.reader {
+            Some(reader) => self.is_output_closed && reader.is_between_records(),
+            None => error.kind() == ErrorKind::UnexpectedEof,
+        };
+        if is_whole { Ok(Event::End) } else { Err(FailureKind::Ended(error)) }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The failures of an exchange with an application. Each kind has its status and its lines in the
-//! error log here: [`Failure`] has those of mod_proxy_fcgi, [`program_failure`] those of mod_fcgid.
+//! error log here: [`Failure`] has those of mod_proxy_fcgi, mod_proxy_scgi and mod_proxy_uwsgi,
+//! [`program_failure`] those of mod_fcgid.
 //! `report.rs` has the lines of the server's own pools.
 
-use evenkeel_message::{Address, Level, Notice, Status, Target, quoted};
+use evenkeel_message::{Address, Level, Notice, Scheme, Status, Target, quoted};
 use evenkeel_proto::fastcgi::Fault;
 use std::io;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub enum FailureKind {
     NoColon(Vec<u8>),
     /// The head of the response exceeds [`evenkeel_proto::script::MOST_HEAD`].
     LargeHead,
+    /// The variables have so many bytes, more than a request of uWSGI can have.
+    LargeRequest(usize),
     /// The client has disconnected.
     ClientGone,
 }
@@ -48,12 +51,17 @@ impl Failure {
     /// The status of the response to the client.
     #[must_use]
     pub fn status(&self) -> Status {
+        let is_uwsgi = self.target.scheme == Scheme::Uwsgi;
         match self.kind {
             FailureKind::Silent => Status::GATEWAY_TIMEOUT,
+            FailureKind::HalfHead(true) | FailureKind::NoColon(_) if is_uwsgi => {
+                Status::BAD_GATEWAY
+            }
             FailureKind::Unresolved
             | FailureKind::HalfHead(_)
             | FailureKind::NoColon(_)
-            | FailureKind::LargeHead => Status::INTERNAL_SERVER_ERROR,
+            | FailureKind::LargeHead
+            | FailureKind::LargeRequest(_) => Status::INTERNAL_SERVER_ERROR,
             _ => Status::SERVICE_UNAVAILABLE,
         }
     }
@@ -62,6 +70,84 @@ impl Failure {
     /// of proxy_util.c, mod_proxy_fcgi.c and util_script.c.
     #[must_use]
     pub fn notices(&self, script: &[u8]) -> Vec<Notice> {
+        match self.target.scheme {
+            Scheme::Scgi => self.gateway_notices("proxy_scgi", "SCGI", 866, script),
+            Scheme::Uwsgi => self.gateway_notices("proxy_uwsgi", "uwsgi", 10101, script),
+            _ => self.fcgi_notices(script),
+        }
+    }
+
+    /// The lines of mod_proxy_scgi and mod_proxy_uwsgi. `protocol` is its name in messages of
+    /// proxy_util.c, and `unreachable` the number of the module's message about a connection that
+    /// failed.
+    fn gateway_notices(
+        &self,
+        module: &'static str,
+        protocol: &str,
+        unreachable: u16,
+        script: &[u8],
+    ) -> Vec<Notice> {
+        let Target { host, port, .. } = &*self.target;
+        let script = quoted(script).into_owned();
+        let own = |text: String| Notice::own(module, Level::Error, text);
+        let read = || {
+            let text = format!("error reading response headers from {host}:{port}");
+            (module == "proxy_scgi").then(|| Notice::new(module, Level::Error, 860, text))
+        };
+        let first = match &self.kind {
+            FailureKind::ClientGone => return Vec::new(),
+            FailureKind::Unresolved => {
+                let text = format!("DNS lookup failure for: {host}");
+                return vec![Notice::new("proxy", Level::Error, 898, text)];
+            }
+            FailureKind::Unreachable(cause) => {
+                let text = format!("failed to make connection to backend: {host}:{port}");
+                let made = Notice::new(module, Level::Error, unreachable, text);
+                return vec![self.attempt(protocol, cause), made];
+            }
+            FailureKind::LargeRequest(size) => {
+                let text =
+                    format!("can't send headers to {host}:{port}: packet size too large ({size})");
+                return vec![Notice::new(module, Level::Error, 10259, text)];
+            }
+            FailureKind::Unsent(cause) => {
+                own(format!("{script}: the body of the request cannot be read back")).because(cause)
+            }
+            FailureKind::Silent => return vec![own(format!("{script}: no answer in time"))],
+            FailureKind::Ended(cause) => {
+                own(format!("{script}: the connection ended before the response did"))
+                    .because(cause)
+            }
+            FailureKind::HalfHead(true) => {
+                own(format!("Premature end of script headers: {script}"))
+            }
+            FailureKind::HalfHead(false) => {
+                own(format!("End of script output before headers: {script}"))
+            }
+            FailureKind::LargeHead => own(format!("head of the response is too large: {script}")),
+            FailureKind::NoColon(line) => {
+                let line = quoted(line.get(..line.len().min(30)).unwrap_or_default());
+                own(format!("malformed header from script '{script}': Bad header: {line}"))
+            }
+            // Neither protocol has records or a queue.
+            FailureKind::Garbage(_) | FailureKind::Late => return Vec::new(),
+        };
+        std::iter::once(first).chain(read()).collect()
+    }
+
+    /// The line about a connection that failed (proxy_util.c: `ap_proxy_connect_backend`).
+    fn attempt(&self, protocol: &str, cause: &io::Error) -> Notice {
+        let Target { host, port, .. } = &*self.target;
+        let (number, what) = match &self.target.address {
+            Address::Unix(path) => (2454, format!("Unix domain socket {}", path.display())),
+            Address::Internet { host, port } => (957, format!("{host}:{port}")),
+        };
+        let text = format!("{protocol}: attempt to connect to {what} ({host}:{port}) failed");
+        Notice::new("proxy", Level::Error, number, text).because(cause)
+    }
+
+    /// The lines of mod_proxy_fcgi.
+    fn fcgi_notices(&self, script: &[u8]) -> Vec<Notice> {
         let error = |number, text: String| Notice::new("proxy_fcgi", Level::Error, number, text);
         let script = quoted(script).into_owned();
         let dispatching = |what: &str| {
@@ -75,27 +161,13 @@ impl Failure {
                 vec![Notice::new("proxy", Level::Error, 898, text)]
             }
             FailureKind::Unreachable(cause) => {
-                let Target { host, port, .. } = &*self.target;
-                let attempt = match &self.target.address {
-                    Address::Unix(path) => {
-                        let path = path.display();
-                        let text = format!(
-                            "FCGI: attempt to connect to Unix domain socket {path} ({host}:{port}) \
-                             failed"
-                        );
-                        Notice::new("proxy", Level::Error, 2454, text)
-                    }
-                    Address::Internet { host, port } => {
-                        let text = format!(
-                            "FCGI: attempt to connect to {host}:{port} ({host}:{port}) failed"
-                        );
-                        Notice::new("proxy", Level::Error, 957, text)
-                    }
-                };
+                let host = &self.target.host;
                 let made = error(1079, format!("failed to make connection to backend: {host}"));
-                vec![attempt.because(cause), made]
+                vec![self.attempt("FCGI", cause), made]
             }
             FailureKind::Unsent(cause) => vec![dispatching("(sending stdin)").because(cause)],
+            // Only requests of uWSGI have such a bound.
+            FailureKind::LargeRequest(_) => vec![dispatching("")],
             FailureKind::Silent => {
                 let text = format!("{script}: no answer in time");
                 let told = Notice::own("proxy_fcgi", Level::Error, text);
@@ -162,6 +234,7 @@ pub fn program_failure(kind: &FailureKind, script: &[u8]) -> (Notice, Status) {
         FailureKind::Unresolved
         | FailureKind::Unreachable(_)
         | FailureKind::Unsent(_)
+        | FailureKind::LargeRequest(_)
         | FailureKind::Late => "mod_fcgid: can't send the request".to_owned(),
     };
     let (level, status) = match kind {

@@ -1,9 +1,9 @@
-//! The exchange with a FastCGI application: sends a request, and returns the head and the body of
-//! the response. A short body is returned whole. A long one is a stream, which is read ahead while
-//! the client does not read.
+//! The exchange with a FastCGI, SCGI or uWSGI application: sends a request, and returns the head
+//! and the body of the response. A short body is returned whole. A long one is a stream, which is read
+//! ahead while the client does not read.
 
 use crate::connect::{Patience, connect};
-use crate::conversation::{Connection, Conversation, Event, SLOW_AFTER};
+use crate::conversation::{Connection, Conversation, Event, Framing, SLOW_AFTER};
 use crate::failure::{Failure, FailureKind, program_failure};
 use crate::kept::{self, Claim};
 use crate::lease::Lease;
@@ -13,13 +13,14 @@ use crate::spool::Spool;
 use crate::timer::Timer;
 use bytes::{Buf, Bytes};
 use evenkeel_message::{
-    Address, Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Source, Target,
-    Variables, quoted,
+    Address, Body, Chunk, Departure, Late, Level, MayWait, Notice, ReadAhead, Scheme, Source,
+    Target, Variables, quoted,
 };
 use evenkeel_proto::fastcgi::{encode_all_params, encode_begin, encode_params};
 use evenkeel_proto::script::{
-    BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head, parse_worker_head,
+    BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head, parse_uwsgi_head, parse_worker_head,
 };
+use evenkeel_proto::{TooLarge, encode_scgi, encode_uwsgi};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::peers;
 use evenkeel_sys::watch::WatchedSocket;
@@ -103,10 +104,12 @@ pub async fn exchange(
     late: &Rc<RefCell<Late>>,
 ) -> Result<Answered, Failure> {
     let Ask { target, variables, body, patience, script, place, pool, mut lease } = ask;
-    let voice = match (&pool, &lease) {
-        (Some(_), _) => Voice::OwnWorker,
-        (None, Some(_)) => Voice::Program,
-        (None, None) => Voice::Other,
+    let voice = match (&pool, &lease, target.scheme) {
+        (Some(_), ..) => Voice::OwnWorker,
+        (None, Some(_), _) => Voice::Program,
+        (None, None, Scheme::Scgi) => Voice::Scgi,
+        (None, None, Scheme::Uwsgi) => Voice::Uwsgi,
+        (None, None, _) => Voice::Other,
     };
     let mut complaints = Complaints::of(voice);
     let mut reports = pool.map(Reports::new);
@@ -115,6 +118,7 @@ pub async fn exchange(
         let mut claimed = claim_worker(reports.as_ref());
         let mut env = Variables::default();
         let mut left_out = Vec::new();
+        let plain = voice.plain_head(&variables, body.as_ref().map_or(0, Spool::length))?;
         let (head, first, conversation, claim) = loop {
             let (connection, claim) = match claimed.take() {
                 Some((socket, claim)) => (Connection::Kept(socket), Some(claim)),
@@ -137,16 +141,22 @@ pub async fn exchange(
             };
             let keeps =
                 claim.is_some() || reports.as_ref().map(Reports::pool).is_some_and(has_room);
-            let encode = |out: &mut Vec<u8>| {
-                encode_begin(out, keeps);
+            let whole = body.as_ref().unwrap_or(&EMPTY);
+            let encode = |out: &mut Vec<u8>| match (&plain, voice) {
+                (Some(head), _) => out.extend_from_slice(head),
                 // A worker of PHP takes its settings from the variables, so none may be missing.
-                match voice {
-                    Voice::OwnWorker => encode_all_params(out, &variables),
-                    Voice::Program | Voice::Other => left_out = encode_params(out, &variables),
+                (None, Voice::OwnWorker) => {
+                    encode_begin(out, keeps);
+                    encode_all_params(out, &variables);
+                }
+                (None, _) => {
+                    encode_begin(out, keeps);
+                    left_out = encode_params(out, &variables);
                 }
             };
-            let whole = body.as_ref().unwrap_or(&EMPTY);
-            let begun = Conversation::begin(connection, encode, whole, patience, blocking_pool)?;
+            let framing = if plain.is_some() { Framing::Plain } else { Framing::Records };
+            let begun =
+                Conversation::begin(connection, framing, encode, whole, patience, blocking_pool)?;
             let Some(mut conversation) = begun else {
                 // The worker has ended, or has closed the connection to have room for another.
                 let _taken = claim.map(|claim| claim.withdraw());
@@ -256,10 +266,10 @@ async fn head(
                     head.extend_from_slice(part);
                     &head
                 };
-                let parse = if complaints.voice == Voice::OwnWorker {
-                    parse_worker_head
-                } else {
-                    parse_script_head
+                let parse = match complaints.voice {
+                    Voice::OwnWorker => parse_worker_head,
+                    Voice::Uwsgi => parse_uwsgi_head,
+                    Voice::Program | Voice::Other | Voice::Scgi => parse_script_head,
                 };
                 let parsed = parse(whole).map_err(|bad| match bad {
                     BadHead::NoColon(line) => FailureKind::NoColon(line),
@@ -305,6 +315,10 @@ enum Voice {
     Program,
     /// An application behind mod_proxy_fcgi.
     Other,
+    /// An application behind mod_proxy_scgi, which has no standard error here.
+    Scgi,
+    /// An application behind mod_proxy_uwsgi, which has no standard error here.
+    Uwsgi,
 }
 
 impl Complaints {
@@ -369,7 +383,7 @@ impl Complaints {
                 let text = format!("mod_fcgid: stderr: {}", quoted(text.trim_ascii_end()));
                 Notice::own(module, Level::Warn, text)
             }
-            Voice::Other => {
+            Voice::Other | Voice::Scgi | Voice::Uwsgi => {
                 let text = format!("Got error '{}'", quoted(text));
                 Notice::new(module, Level::Error, 1071, text)
             }
@@ -383,7 +397,25 @@ impl Voice {
             Self::OwnWorker => "php",
             Self::Program => "fcgid",
             Self::Other => "proxy_fcgi",
+            Self::Scgi => "proxy_scgi",
+            Self::Uwsgi => "proxy_uwsgi",
         }
+    }
+
+    /// The head of a request that is not sent in records.
+    fn plain_head(
+        self,
+        variables: &Variables,
+        body_length: u64,
+    ) -> Result<Option<Vec<u8>>, FailureKind> {
+        let mut head = Vec::new();
+        match self {
+            Self::OwnWorker | Self::Program | Self::Other => return Ok(None),
+            Self::Scgi => encode_scgi(&mut head, variables, body_length),
+            Self::Uwsgi => encode_uwsgi(&mut head, variables)
+                .map_err(|TooLarge(size)| FailureKind::LargeRequest(size))?,
+        }
+        Ok(Some(head))
     }
 }
 

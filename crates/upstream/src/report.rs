@@ -86,7 +86,10 @@ pub fn pool_failure(pool: &str, kind: &FailureKind, script: &[u8]) -> Notice {
             Level::Error,
             format!("{script}: the worker of the pool {pool} has sent a part of a head alone"),
         ),
-        FailureKind::Unresolved | FailureKind::Garbage(_) | FailureKind::HalfHead(false) => {
+        FailureKind::Unresolved
+        | FailureKind::Garbage(_)
+        | FailureKind::LargeRequest(_)
+        | FailureKind::HalfHead(false) => {
             (Level::Error, format!("{script}: the worker of the pool {pool} has sent no response"))
         }
     };

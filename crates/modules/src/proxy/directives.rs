@@ -475,7 +475,7 @@ fn balancer_member(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         return Err(format!("{what} {balancer}: members are of a balancer: alone"));
     }
     let member_target = target(scope, what, url)?;
-    if matches!(member_target.scheme, Scheme::Balancer | Scheme::Fcgi) {
+    if member_target.scheme == Scheme::Balancer || !member_target.scheme.is_http() {
         let scheme = member_target.scheme.name();
         return Err(format!("{what} {url}: a member with {scheme}: is not there yet"));
     }

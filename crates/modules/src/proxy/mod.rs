@@ -202,6 +202,24 @@ pub fn count_forward(request: &mut Request, server: &Rules) -> Result<bool, Answ
     Err(Status::BAD_REQUEST.into())
 }
 
+/// The name of the script of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// SCRIPT_FILENAME.
+    pub file: Vec<u8>,
+    /// PATH_INFO: the rest of the path behind the script.
+    pub path_info: Vec<u8>,
+}
+
+/// The SCRIPT_FILENAME of a target: its URL, as Apache names the file of a proxied request.
+#[must_use]
+pub fn script_file(proxied: &Proxied) -> Vec<u8> {
+    let mut file = Vec::with_capacity(proxied.path.len() + 64);
+    file.extend_from_slice(b"proxy:");
+    proxied.target.write_url(&mut file, &proxied.path);
+    file
+}
+
 /// The note with the status line of an error page.
 pub const STATUS_LINE: &str = "status-line";
 
@@ -258,9 +276,9 @@ pub fn of_handler(
     let Some(target) = known.target_of(url, runtime_dir) else {
         let url = quoted(url).into_owned();
         let text = format!(
-            "the handler proxy:{url} is neither an HTTP server nor a FastCGI application \
-             (http://host:port, fcgi://host:port or unix:/socket|http://name), and this server \
-             passes requests on to no other"
+            "the handler proxy:{url} is neither an HTTP server nor an application that speaks \
+             FastCGI, SCGI or uWSGI (http://host:port, fcgi://host:port or \
+             unix:/socket|http://name), and this server passes requests on to no other"
         );
         request.notify(Notice::own("proxy", Level::Error, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());

@@ -3,6 +3,7 @@
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
+use crate::proxy::{Script, script_file};
 use crate::settings::merged;
 use crate::{
     Active, Directive, DirectiveResult, Merge, Module, RequestContext, Scope, Where, argument,
@@ -124,15 +125,6 @@ fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-/// The name of the script of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// SCRIPT_FILENAME.
-    pub file: Vec<u8>,
-    /// PATH_INFO: the rest of the path behind the script.
-    pub path_info: Vec<u8>,
-}
-
 /// Names the script of a target (mod_proxy_fcgi.c: `proxy_fcgi_canon`, `send_environment`).
 ///
 /// # Errors
@@ -158,12 +150,7 @@ pub fn script(
         split_path(path, &mut path_info, rule);
     }
     let file = match may_be_fpm {
-        true => {
-            let mut file = Vec::with_capacity(path.len() + 64);
-            file.extend_from_slice(b"proxy:");
-            proxied.target.write_url(&mut file, path);
-            file
-        }
+        true => script_file(proxied),
         false => path.to_vec(),
     };
     Ok(Script { file, path_info })

@@ -57,7 +57,7 @@ pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer
         if is("Transfer-Encoding") || is("Content-Length") {
             continue;
         }
-        response.fields.set(name, value);
+        response.fields.add(name, value);
     }
     if trusts_length {
         state_length(&mut response, head.fields.first("Content-Length"));
