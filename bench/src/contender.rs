@@ -108,7 +108,8 @@ fn setup(asked: &Asked) -> Setup {
     let waits = asked.wait_ms > 0;
     let cores = vec![SERVER_CORE];
     let hosts = asked.spread.map_or(0, Spread::hosts);
-    Setup { cores, auto: waits, lab: waits, stock: asked.stock, hosts, ..Setup::default() }
+    let (stock, http2) = (asked.stock, asked.http2.map(|(how, _)| how));
+    Setup { cores, auto: waits, lab: waits, stock, hosts, http2, ..Setup::default() }
 }
 
 /// The page that the filter INCLUDES parses: the file of P1 once more.

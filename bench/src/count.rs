@@ -6,10 +6,10 @@
 use crate::Result;
 use crate::application::{self, Application};
 use crate::contender::{self, PARSED};
-use crate::load::{Asked, Work, validator};
+use crate::load::{Asked, Work, parse_h2load, validator};
 use crate::passwords::CLOSED;
-use crate::scenario::{PLAIN, WAIT};
-use evenkeel_lab::peers::Site;
+use crate::scenario::{H2, PLAIN, WAIT};
+use evenkeel_lab::peers::{Http2, Site};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -29,16 +29,17 @@ const FUNCTIONS: usize = 100;
 /// By what factor a count may exceed the stored one.
 const TOLERANCE: f64 = 1.03;
 
-/// The scenarios that are counted, over one connection. The page of P1-text is not compressed,
+/// The scenarios that are counted, over one connection (P6 over eight). The page of P1-text is not compressed,
 /// because the client does not ask for that, but it passes through the filter. That of P16 is
 /// compressed for the first request and kept. The password of P1-login is hashed for the first
 /// request and remembered. The page of P1-includes is parsed for the first request and found to
 /// have no directives. The page of A4 comes from a FastCGI application in this process, and is not
 /// compressed.
-const COUNTED: [(&str, Asked); 14] = [
+const COUNTED: [(&str, Asked); 16] = [
     ("P1", ONE),
     ("P2", Asked { conditional: true, ..ONE }),
     ("P3", Asked { close: true, ..ONE }),
+    ("P6", H2),
     ("P7", Asked { connections: 1, wait_ms: 1, ..WAIT }),
     ("P1-text", Asked { path: "/1k.html", browser: false, ..ONE }),
     ("P1-login", Asked { path: CLOSED, work: Work::Login, ..ONE }),
@@ -49,6 +50,7 @@ const COUNTED: [(&str, Asked); 14] = [
     ("P1-bare", ONE.bare()),
     ("P2-bare", Asked { conditional: true, ..ONE }.bare()),
     ("P3-bare", Asked { close: true, ..ONE }.bare()),
+    ("P6-bare", H2.bare()),
     ("P7-bare", Asked { connections: 1, wait_ms: 1, ..WAIT }.bare()),
 ];
 
@@ -157,10 +159,25 @@ fn measure(asked: &Asked, requests: u64) -> Result<Counted> {
     };
     let server = contender::start_counted(&site, &counts, asked, application.as_ref())?;
     let tag = if asked.conditional { Some(validator(server.address, asked.path)?) } else { None };
-    ask(server.address, asked, tag.as_deref(), requests)?;
+    match asked.http2 {
+        Some(how) => ask_h2(server.address, asked, how, requests)?,
+        None => ask(server.address, asked, tag.as_deref(), requests)?,
+    }
     drop(server);
     let text = fs::read_to_string(&counts).map_err(|error| format!("callgrind: {error}"))?;
     Ok(parse(&text))
+}
+
+/// Sends the requests over HTTP/2, in many streams at a time.
+fn ask_h2(address: SocketAddr, asked: &Asked, how: (Http2, usize), requests: u64) -> Result<()> {
+    let mut command = asked.h2load(address, how);
+    let output = command.arg("-n").arg(requests.to_string()).output();
+    let output = output.map_err(|error| format!("taskset: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match parse_h2load(&text) {
+        Some(told) if told.requests == requests && told.errors == 0 => Ok(()),
+        _ => Err(format!("h2load: {text}{}", String::from_utf8_lossy(&output.stderr))),
+    }
 }
 
 /// Sends the requests, one after the other.

@@ -1,16 +1,18 @@
-//! The client of the scenarios with continuous load: runs wrk on a core of its own, and returns the
-//! number of answers and their cost for the server and the client.
+//! The client of the scenarios with continuous load: runs wrk, or h2load for HTTP/2, on a core of
+//! its own, and returns the number of answers and their cost for the server and the client.
 
 use crate::Result;
 use crate::contender::CLIENT_CORE;
 use crate::passwords;
 use crate::spread::Spread;
 use evenkeel_lab::family::cpu_of_ended_us;
-use evenkeel_lab::peers::{Server, size_of};
+use evenkeel_lab::peers::{Http2, Server, size_of};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// What a server does for a request beyond sending a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Asked {
     pub work: Work,
     /// Many things that are requested in turn, instead of the path alone.
     pub spread: Option<Spread>,
+    /// HTTP/2, and the number of streams that each connection has open at a time.
+    pub http2: Option<(Http2, usize)>,
 }
 
 /// How often each thing is requested before a server is measured. Each request reaches one of the
@@ -132,6 +136,9 @@ impl Asked {
         if self.work == Work::Login {
             fields.push(passwords::first_login().trim_end().to_owned());
         }
+        if self.http2.is_some() {
+            return fields;
+        }
         if self.close {
             fields.push("Connection: close".to_owned());
         } else if self.browser {
@@ -150,6 +157,35 @@ impl Asked {
 
     /// Loads the server for `seconds` seconds.
     pub fn ask(&self, server: &Server, seconds: u64) -> Result<Turn> {
+        let script = match self.spread {
+            Some(spread) => Some(spread.script(server.address, &self.fields())?),
+            None => None,
+        };
+        let mut command = match self.http2 {
+            Some(how) => {
+                let mut command = self.h2load(server.address, how);
+                command.arg("-D").arg(seconds.to_string());
+                command
+            }
+            None => self.wrk(server, seconds, script.as_ref().map(NamedTempFile::path))?,
+        };
+        let parse = if self.http2.is_some() { parse_h2load } else { parse_wrk };
+        let (busy, own) = (server.family.cpu_us(), cpu_of_ended_us());
+        let output = command.output().map_err(|error| format!("taskset: {error}"))?;
+        let busy = server.family.cpu_us().saturating_sub(busy);
+        let own = cpu_of_ended_us().saturating_sub(own);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let Told { requests, elapsed_s, errors } = parse(&text).ok_or_else(|| {
+            let faults = String::from_utf8_lossy(&output.stderr);
+            format!("{}: the client said: {text}{faults}{}", server.name, output.status)
+        })?;
+        let cpu_us = busy as f64 / requests.max(1) as f64;
+        let client = own as f64 / 1e6 / elapsed_s;
+        let rate = requests as f64 / elapsed_s;
+        Ok(Turn { requests, rate, cpu_us, client, errors })
+    }
+
+    fn wrk(&self, server: &Server, seconds: u64, script: Option<&Path>) -> Result<Command> {
         let mut command = Command::new("taskset");
         command.args(["-c", &CLIENT_CORE.to_string(), "wrk", "-t", "1"]);
         command.arg("-c").arg(self.connections.to_string());
@@ -161,28 +197,37 @@ impl Asked {
             let tag = validator(server.address, self.path)?;
             command.arg("-H").arg(format!("If-None-Match: {tag}"));
         }
-        let script = match self.spread {
-            Some(spread) => Some(spread.script(server.address, &self.fields())?),
-            None => None,
-        };
-        if let Some(script) = &script {
-            command.arg("-s").arg(script.path());
+        if let Some(script) = script {
+            command.arg("-s").arg(script);
         }
         command.arg(format!("http://{}{}", server.address, self.target()));
-        let (busy, own) = (server.family.cpu_us(), cpu_of_ended_us());
-        let output = command.output().map_err(|error| format!("wrk: {error}"))?;
-        let busy = server.family.cpu_us().saturating_sub(busy);
-        let own = cpu_of_ended_us().saturating_sub(own);
-        let text = String::from_utf8_lossy(&output.stdout);
-        let (requests, elapsed_s) = parse_total(&text).ok_or_else(|| {
-            let faults = String::from_utf8_lossy(&output.stderr);
-            format!("{}: wrk said: {text}{faults}{}", server.name, output.status)
-        })?;
-        let cpu_us = busy as f64 / requests.max(1) as f64;
-        let client = own as f64 / 1e6 / elapsed_s;
-        let rate = requests as f64 / elapsed_s;
-        Ok(Turn { requests, rate, cpu_us, client, errors: parse_errors(&text) })
+        Ok(command)
     }
+
+    /// The command of a client of HTTP/2. An option for its duration or for the number of requests
+    /// is to be added.
+    pub fn h2load(&self, address: SocketAddr, (how, streams): (Http2, usize)) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &CLIENT_CORE.to_string(), "h2load", "-t", "1"]);
+        command.arg("-c").arg(self.connections.to_string());
+        command.arg("-m").arg(streams.to_string());
+        for field in self.fields() {
+            command.args(["-H", &field]);
+        }
+        let scheme = if how == Http2::Tls { "https" } else { "http" };
+        command.arg(format!("{scheme}://{address}{}", self.target()));
+        command
+    }
+}
+
+/// What a client reports.
+#[derive(Debug, PartialEq)]
+pub struct Told {
+    /// The answered requests.
+    pub requests: u64,
+    elapsed_s: f64,
+    /// The responses that were errors, and the failed requests or connections.
+    pub errors: u64,
 }
 
 /// The entity tag that the server gives the file.
@@ -203,28 +248,43 @@ pub fn validator(address: SocketAddr, path: &str) -> Result<String> {
     tag.ok_or_else(|| format!("{address}: {path} comes without an entity tag"))
 }
 
-/// The requests and seconds in wrk's line `N requests in 3.00s, ...`.
-fn parse_total(text: &str) -> Option<(u64, f64)> {
+/// The report of wrk: `N requests in 3.00s, ...`, and lines about errors.
+fn parse_wrk(text: &str) -> Option<Told> {
     let line = text.lines().find(|line| line.contains(" requests in "))?;
     let mut words = line.split_whitespace();
     let requests = words.next()?.parse().ok()?;
-    let time = words.nth(2)?.trim_end_matches(',');
-    let seconds = match (time.strip_suffix("ms"), time.strip_suffix('s'), time.strip_suffix('m')) {
-        (Some(ms), _, _) => ms.parse::<f64>().ok()? / 1e3,
-        (_, Some(s), _) => s.parse().ok()?,
-        (_, _, Some(minutes)) => minutes.parse::<f64>().ok()? * 60.0,
-        _ => return None,
-    };
-    Some((requests, seconds))
-}
-
-/// The sum of the numbers in wrk's lines about errors.
-fn parse_errors(text: &str) -> u64 {
+    let elapsed_s = seconds(words.nth(2)?)?;
     let lines =
         text.lines().filter(|line| line.contains("Non-2xx") || line.contains("Socket errors"));
     let numbers = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_digit()));
     // `Non-2xx or 3xx responses` contains digits itself.
-    numbers.filter_map(|digits| digits.parse::<u64>().ok()).filter(|n| !matches!(n, 2 | 3)).sum()
+    let numbers = numbers.filter_map(|digits| digits.parse::<u64>().ok());
+    let errors = numbers.filter(|n| !matches!(n, 2 | 3)).sum();
+    Some(Told { requests, elapsed_s, errors })
+}
+
+/// The report of h2load: `finished in 3.00s, ...`, the requests, and the status codes by class.
+pub fn parse_h2load(text: &str) -> Option<Told> {
+    let after = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
+    let elapsed_s = seconds(after("finished in ")?.split_whitespace().next()?)?;
+    let number = |list: &str, unit: &str| -> Option<u64> {
+        list.split(", ").find_map(|part| part.strip_suffix(unit)?.trim().parse().ok())
+    };
+    let (requests, codes) = (after("requests: ")?, after("status codes: ")?);
+    let good = number(codes, " 2xx")?;
+    let (done, failed) = (number(requests, " done")?, number(requests, " failed")?);
+    // Requests that failed are among those that are done.
+    let errors = (done - failed).saturating_sub(good) + failed;
+    Some(Told { requests: done, elapsed_s, errors })
+}
+
+/// A time as wrk and h2load write it.
+fn seconds(text: &str) -> Option<f64> {
+    let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
+    let time = text.trim_end_matches(',');
+    let (number, unit) =
+        units.iter().find_map(|(it, unit)| Some((time.strip_suffix(it)?, unit)))?;
+    Some(number.parse::<f64>().ok()? * unit)
 }
 
 #[cfg(test)]
@@ -235,11 +295,27 @@ mod tests {
     fn the_report_of_wrk_is_read() {
         let text = "  Latency 1ms\n  301234 requests in 3.10s, 362.83MB read\n\
                     Requests/sec:  97172.26\n";
-        assert_eq!(parse_total(text), Some((301_234, 3.1)));
-        assert_eq!(parse_errors(text), 0);
-        let text = "  Socket errors: connect 0, read 17, write 0, timeout 8\n\
+        let told = |requests, elapsed_s, errors| Some(Told { requests, elapsed_s, errors });
+        assert_eq!(parse_wrk(text), told(301_234, 3.1, 0));
+        let text = "  2 requests in 500.00ms, 1.00KB read\n\
+                      Socket errors: connect 0, read 17, write 0, timeout 8\n\
                     Non-2xx or 3xx responses: 20\n";
-        assert_eq!(parse_errors(text), 45);
-        assert_eq!(parse_total("unable to connect"), None);
+        assert_eq!(parse_wrk(text), told(2, 0.5, 45));
+        assert_eq!(parse_wrk("unable to connect"), None);
+    }
+
+    #[test]
+    fn the_report_of_h2load_is_read() {
+        let report = |codes: &str| {
+            format!(
+                "finished in 1.02s, 12115.00 req/s, 13.29MB/s\n\
+                 requests: 120 total, 371 started, 115 done, 112 succeeded, 3 failed, 1 errored, \
+                 0 timeout\nstatus codes: {codes}\n"
+            )
+        };
+        let told = |errors| Some(Told { requests: 115, elapsed_s: 1.02, errors });
+        assert_eq!(parse_h2load(&report("112 2xx, 0 3xx, 0 4xx, 0 5xx")), told(3));
+        assert_eq!(parse_h2load(&report("100 2xx, 2 3xx, 10 4xx, 0 5xx")), told(15));
+        assert_eq!(parse_h2load("connect failed"), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::spread::Spread;
 use crate::table::{self, Growth};
 use evenkeel_lab::backend::Backend;
 use evenkeel_lab::calls::{self, Calls};
-use evenkeel_lab::peers::{Peer, Server, Site};
+use evenkeel_lab::peers::{Http2, Peer, Server, Site};
 use std::io::Write as _;
 
 /// What is measured.
@@ -54,7 +54,11 @@ pub const PLAIN: Asked = Asked {
     browser: true,
     work: Work::Nothing,
     spread: None,
+    http2: None,
 };
+
+/// The same file over HTTP/2 in clear text, on few connections with many streams.
+pub const H2: Asked = Asked { connections: 8, http2: Some((Http2::ClearText, 32)), ..PLAIN };
 
 /// The suffix of a scenario for the bare server.
 const BARE: &str = "-bare";
@@ -84,6 +88,10 @@ const FILED: &[Kind] = &[
 /// The servers that can wait for an application behind them.
 const WAITING: &[Kind] = &[Kind::Ceiling, Kind::Peer(Peer::Nginx), Kind::Peer(Peer::H2o)];
 
+/// The servers that speak HTTP/2.
+const MULTIPLEXED: &[Kind] =
+    &[Kind::Peer(Peer::Nginx), Kind::Peer(Peer::H2o), Kind::Peer(Peer::Apache)];
+
 /// The servers that can be configured with many name-based hosts.
 const HOSTED: &[Kind] = &[Kind::Ceiling, Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)];
 
@@ -97,7 +105,7 @@ const MODELS: &[Kind] = &[
     Kind::Peer(Peer::ApachePrefork),
 ];
 
-const SCENARIOS: [Scenario; 18] = [
+const SCENARIOS: [Scenario; 22] = [
     scenario("P1", "keep-alive GET of 1 KiB, 64 connections", Measure::Load(PLAIN), PEERS),
     scenario(
         "P2",
@@ -128,6 +136,30 @@ const SCENARIOS: [Scenario; 18] = [
         "keep-alive GET of 10 MiB, 4 connections",
         Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
         PEERS,
+    ),
+    scenario(
+        "P6",
+        "HTTP/2 in clear text: GET of 1 KiB, 8 connections of 32 streams",
+        Measure::Load(H2),
+        MULTIPLEXED,
+    ),
+    scenario(
+        "P6-tls",
+        "HTTP/2 over TLS: GET of 1 KiB, 8 connections of 32 streams",
+        Measure::Load(Asked { http2: Some((Http2::Tls, 32)), ..H2 }),
+        MULTIPLEXED,
+    ),
+    scenario(
+        "P6-one",
+        "HTTP/2 over TLS: GET of 1 KiB, one connection of 100 streams",
+        Measure::Load(Asked { connections: 1, http2: Some((Http2::Tls, 100)), ..H2 }),
+        MULTIPLEXED,
+    ),
+    scenario(
+        "P6-many",
+        "HTTP/2 over TLS: GET of 1 KiB, 64 connections of one stream",
+        Measure::Load(Asked { connections: 64, http2: Some((Http2::Tls, 1)), ..H2 }),
+        MULTIPLEXED,
     ),
     scenario(
         "P7-1000",
@@ -258,6 +290,10 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
     let contenders = plan.contenders(scenario.beside);
     let earlier = Site::new()?;
+    if asked.http2.is_some_and(|(how, _)| how == Http2::Tls) {
+        site.add_certificate()?;
+        earlier.add_certificate()?;
+    }
     let place = |kind: &Kind| if kind.needs_own_site() { &earlier } else { site };
     let each: Vec<_> = contenders.iter().map(|kind| (*kind, *asked, place(kind))).collect();
     let rows = in_turns(&each, plan)?;

@@ -21,7 +21,8 @@ pub fn heading(plan: &Plan, arguments: &[String]) -> String {
          processes, in microseconds a request: a slow client does not distort it. All but the \
          ceiling serve files from disk with the access log on and sections or locations for \
          folders; Evenkeel and apache2 have Debian's stock configuration, all its modules \
-         enabled, and the client sends a browser's fields (where a scenario's name ends in \
+         enabled, and the client (wrk, or h2load for HTTP/2) sends a browser's fields (where a \
+         scenario's name ends in \
          `-bare`: a short configuration with ExtendedStatus, and next to no fields). \
          `ceiling` is a bare epoll loop with httparse and a fixed answer in memory; `nginx-ofc` \
          has open_file_cache, deferred accept and a buffered log. Compare ratios, not absolute \

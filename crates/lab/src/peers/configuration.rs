@@ -2,7 +2,7 @@
 //! directive is there to win a benchmark, except in configurations whose names say so.
 
 use super::site::{host_folder, host_name};
-use super::{FILES, Peer, Pool, Setup, stock};
+use super::{FILES, Http2, Peer, Pool, Setup, stock};
 use crate::sim::Model;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -139,6 +139,7 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
             numbers: &numbers,
             application: &application,
             backlog,
+            http2: setup.http2,
         };
         return stock::text(peer, root, port, &own) + &setup.more + &hosts(root, port, setup.hosts);
     }
@@ -152,6 +153,15 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
         _ if peer.is_own() => modules.extend(setup.has_lab().then_some("lab")),
         Some(_) => modules.extend(["proxy", "proxy_http", "proxy_fcgi"]),
         None => {}
+    }
+    let mut http2 = String::new();
+    if let Some(how) = setup.http2 {
+        modules.push("http2");
+        http2.push_str("Protocols h2 h2c http/1.1\n");
+        if how == Http2::Tls {
+            modules.push("ssl");
+            http2.push_str(&stock::secured(&root.to_string()));
+        }
     }
     let load: String = std::iter::once(mpm).chain(modules.into_iter().map(line)).collect();
     format!(
@@ -196,7 +206,7 @@ CustomLog {root}/logs/{name}-access.log combined
     SetHandler server-status
     Require local
 </Location>
-{application}{hosts}"
+{application}{http2}{hosts}"
     )
 }
 
@@ -243,6 +253,17 @@ fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let split = if queues.is_some() { " reuseport" } else { "" };
     // As Debian's nginx.conf; gzip_static sends the file that lies beside the page.
     let gzip = if tuned { "gzip_static on;" } else { "gzip on;" };
+    let http2 = match setup.http2 {
+        None => "",
+        Some(Http2::ClearText) => " http2",
+        Some(Http2::Tls) => " ssl http2",
+    };
+    let certificate = match setup.http2 {
+        Some(Http2::Tls) => {
+            format!("ssl_certificate {root}/site.pem; ssl_certificate_key {root}/site.key;")
+        }
+        _ => String::new(),
+    };
     let (deferred, buffer) = if tuned { (" deferred", " buffer=64k flush=1s") } else { ("", "") };
     format!(
         "\
@@ -265,7 +286,8 @@ http {{
     {cache}
     {upstream}
     server {{
-        listen 127.0.0.1:{port} backlog=4096{deferred}{split};
+        listen 127.0.0.1:{port} backlog=4096{deferred}{split}{http2};
+        {certificate}
         server_name localhost;
         root {root}/htdocs;
         index index.html;
@@ -306,6 +328,14 @@ fn h2o(root: &Path, port: u16, workers: usize, setup: &Setup) -> String {
             |path| format!("      {path}:\n        proxy.reverse.url: http://{address}{path}\n");
         ["/wait", "/burn"].map(path).concat()
     });
+    let certificate = match setup.http2 {
+        Some(Http2::Tls) => {
+            format!(
+                "  ssl:\n    certificate-file: {root}/site.pem\n    key-file: {root}/site.key\n"
+            )
+        }
+        _ => String::new(),
+    };
     format!(
         "\
 {user}num-threads: {workers}
@@ -317,7 +347,7 @@ access-log: {root}/logs/h2o-access.log
 listen:
   host: 127.0.0.1
   port: {port}
-hosts:
+{certificate}hosts:
   default:
     paths:
 {application}      /:

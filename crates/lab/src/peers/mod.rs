@@ -75,6 +75,17 @@ pub struct Setup {
     /// The number of name-based virtual hosts besides the usual one, each with a folder of its own
     /// ([`Site::add_hosts`]); only Evenkeel, Apache and nginx.
     pub hosts: usize,
+    /// Whether the server speaks HTTP/2; only Evenkeel, Apache, nginx and h2o.
+    pub http2: Option<Http2>,
+}
+
+/// How a server speaks HTTP/2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http2 {
+    /// In clear text.
+    ClearText,
+    /// Over TLS, with the certificate of the site ([`Site::add_certificate`]).
+    Tls,
 }
 
 /// The directives of a process model, in threads. In prefork each process has one thread.
@@ -250,6 +261,12 @@ impl Peer {
         self.model().is_some() || matches!(self, Self::Nginx | Self::NginxTuned)
     }
 
+    /// Whether it can be configured for HTTP/2 ([`Setup::http2`]).
+    #[must_use]
+    pub fn has_http2(self) -> bool {
+        self.has_hosts() || self == Self::H2o
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -270,6 +287,9 @@ impl Peer {
     pub fn configure(self, root: &Path, port: u16, setup: &Setup) -> Result<PathBuf, String> {
         if setup.hosts > 0 && !self.has_hosts() {
             return Err(format!("{}: is not set up for many hosts here", self.name()));
+        }
+        if setup.http2.is_some() && !self.has_http2() {
+            return Err(format!("{}: is not set up for HTTP/2 here", self.name()));
         }
         let own = root.join(format!("{}.conf", self.name()));
         let text = configuration::text(self, root, port, setup);

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 /// The folder. Servers can read it as an ordinary user.
@@ -68,6 +69,24 @@ impl Site {
             fs::copy(&picture, folder.join("1k.png")).map_err(told)?;
         }
         Ok(())
+    }
+
+    /// Adds a certificate with a key of P-256: `site.pem` and `site.key`.
+    ///
+    /// # Errors
+    ///
+    /// openssl is not installed, or what it printed.
+    pub fn add_certificate(&self) -> Result<(), String> {
+        let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+                     -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+                     -keyout site.key -out site.pem";
+        let mut command = Command::new("openssl");
+        command.args(words.split_whitespace()).current_dir(self.path());
+        let output = command.output().map_err(|error| format!("openssl: {error}"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("openssl: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        }
     }
 
     /// The path of the folder.

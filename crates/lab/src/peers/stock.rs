@@ -3,7 +3,7 @@
 //! where it must: the places of files and logs, the port, the process model, and how long
 //! connections are kept.
 
-use super::Peer;
+use super::{Http2, Peer};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -42,14 +42,25 @@ pub(super) struct Own<'a> {
     pub numbers: &'a str,
     pub application: &'a str,
     pub backlog: u32,
+    pub http2: Option<Http2>,
+}
+
+/// The modules for HTTP/2.
+fn of_http2(http2: Option<Http2>) -> &'static [&'static str] {
+    match http2 {
+        None => &[],
+        Some(Http2::ClearText) => &["http2"],
+        Some(Http2::Tls) => &["http2", "socache_shmcb", "ssl"],
+    }
 }
 
 /// The configuration of Evenkeel or Apache, which includes the files of a folder.
 pub(super) fn text(peer: Peer, root: &Path, port: u16, own: &Own<'_>) -> String {
     let (root, name) = (root.display(), peer.name());
-    let Own { load, user, numbers, application, backlog } = own;
+    let Own { load, user, numbers, application, backlog, http2 } = own;
     // mod_status comes last, in the order of names.
-    let modules = || MODULES.into_iter().chain(["status"]);
+    let more = of_http2(*http2);
+    let modules = || MODULES.into_iter().chain(more.iter().copied()).chain(["status"]);
     let mut includes = String::new();
     for module in modules() {
         let _ = writeln!(includes, "Include {FOLDER}/mods-available/{module}.load");
@@ -61,9 +72,14 @@ pub(super) fn text(peer: Peer, root: &Path, port: u16, own: &Own<'_>) -> String 
         .iter()
         .map(|piece| format!("Include {FOLDER}/conf-available/{piece}.conf\n"))
         .collect();
+    let secure = match http2 {
+        Some(Http2::Tls) => secured(&root.to_string()),
+        _ => String::new(),
+    };
     format!(
         "\
 Define APACHE_LOG_DIR {root}/logs
+Define APACHE_RUN_DIR {root}/logs
 ServerName localhost
 ServerRoot {root}
 DefaultRuntimeDir {root}/logs
@@ -107,7 +123,15 @@ LogFormat \"%{{User-agent}}i\" agent
     DocumentRoot {root}/htdocs
     ErrorLog {root}/logs/{name}-error.log
     CustomLog {root}/logs/{name}-access.log combined
-</VirtualHost>
+{secure}</VirtualHost>
 "
+    )
+}
+
+/// The lines of a host over TLS.
+pub(super) fn secured(root: &str) -> String {
+    format!(
+        "    SSLEngine on\n    SSLCertificateFile {root}/site.pem\n    \
+         SSLCertificateKeyFile {root}/site.key\n"
     )
 }
