@@ -142,12 +142,14 @@ fn requests(root: &Path) -> Vec<Vec<String>> {
 /// What curl says: the status, the fields in order of their names, and the body.
 fn answer(words: &[String], base: &str) -> String {
     let (path, options) = words.split_last().unwrap();
-    let out = Command::new("curl")
-        .args(["-s", "-i", "-m", "60", "--path-as-is", "--http2-prior-knowledge", "-o", "-"])
-        .args(options)
-        .arg(format!("{base}{path}"))
-        .output()
-        .unwrap();
+    let mut command = Command::new("curl");
+    command.arg("--http2-prior-knowledge").args(options).arg(format!("{base}{path}"));
+    told(&mut command)
+}
+
+/// What this curl says.
+fn told(curl: &mut Command) -> String {
+    let out = curl.args(["-s", "-i", "-m", "60", "--path-as-is", "-o", "-"]).output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut rest = text.as_str();
     let (mut heads, mut body) = (Vec::new(), "");
@@ -239,6 +241,172 @@ fn answers_and_log_lines_are_those_of_apache2() {
         }
     }
     assert!(unlike.is_empty(), "{} differ:\n{}", unlike.len(), unlike.join("\n"));
+}
+
+/// A part of the body of a request, and whether it ends the body.
+#[derive(Clone, Copy)]
+enum Part {
+    Data(&'static str, bool),
+    Trailers(&'static [(&'static str, &'static str)], bool),
+}
+
+/// A request with a body: its method, its path, more fields, and the parts of its body.
+type Upload =
+    (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [Part]);
+
+const ABC: Part = Part::Data("abc", false);
+const SUM: Part = Part::Trailers(&[("x-sum", "1"), ("x-sum", "2")], true);
+const EXPECTS: (&str, &str) = ("expect", "100-continue");
+
+const UPLOADS: [Upload; 24] = [
+    ("POST", "/cgi/count", &[], &[ABC, SUM]),
+    ("POST", "/cgi/count", &[("content-length", "3")], &[ABC, SUM]),
+    ("POST", "/cgi/count", &[("trailer", "x-sum")], &[ABC, ABC, SUM]),
+    ("POST", "/cgi/count", &[], &[SUM]),
+    ("POST", "/cgi/count", &[], &[Part::Data("", false), SUM]),
+    ("POST", "/cgi/count", &[("x-sum", "0")], &[ABC, SUM]),
+    ("POST", "/cgi/count", &[], &[ABC, Part::Trailers(&[], true)]),
+    ("POST", "/cgi/count", &[], &[ABC, Part::Trailers(&[(":path", "/")], true)]),
+    ("POST", "/cgi/count", &[], &[ABC, Part::Trailers(&[("connection", "close")], true)]),
+    ("POST", "/cgi/count", &[], &[ABC, Part::Trailers(&[("x-sum", "1")], false)]),
+    ("POST", "/cgi/count", &[("content-length", "5")], &[ABC, SUM]),
+    ("POST", "/cgi/count", &[("content-length", "2")], &[ABC, SUM]),
+    (
+        "POST",
+        "/cgi/count",
+        &[],
+        &[ABC, Part::Trailers(&[("host", "b"), ("cookie", "c"), ("x-sum", "1")], true)],
+    ),
+    ("POST", "/cgi/count", &[EXPECTS], &[Part::Data("abc", true)]),
+    ("POST", "/cgi/count", &[EXPECTS, ("content-length", "3")], &[Part::Data("abc", true)]),
+    ("POST", "/cgi/count", &[EXPECTS], &[ABC, SUM]),
+    ("POST", "/cgi/count", &[EXPECTS, ("content-length", "0")], &[Part::Data("", true)]),
+    ("POST", "/cgi/teapot", &[EXPECTS], &[Part::Data("abc", true)]),
+    ("POST", "/cgi/count", &[("expect", "100-Continue")], &[Part::Data("abc", true)]),
+    ("POST", "/denied", &[EXPECTS], &[Part::Data("abc", true)]),
+    ("POST", "/gone", &[EXPECTS], &[Part::Data("abc", true)]),
+    ("PUT", "/small.txt", &[EXPECTS], &[Part::Data("abc", true)]),
+    ("POST", "/cgi/count", &[("expect", "tea")], &[Part::Data("abc", true)]),
+    ("POST", "/absent", &[EXPECTS], &[Part::Data("abc", true)]),
+];
+
+/// Sends a request on a connection of its own and returns the transcript of the answer. A client
+/// that expects 100 sends the body once it has it.
+fn upload(house: &House, (method, path, more, parts): Upload) -> String {
+    let mut client = Client::connect(house.address, b"").unwrap();
+    let mut fields = get(path);
+    if let Some(first) = fields.first_mut() {
+        first.1 = method;
+    }
+    fields.extend_from_slice(more);
+    client.send(kind::HEADERS, END_HEADERS, 1, &block(&fields)).unwrap();
+    let mut before = String::new();
+    if more.contains(&EXPECTS) {
+        let frame = loop {
+            let Some(frame) = client.read_frame() else { return "closed".to_owned() };
+            if frame.stream == 1 {
+                break frame;
+            }
+        };
+        if frame.kind == kind::RST_STREAM {
+            return format!("reset {}", frame.number(0));
+        }
+        let status = client.status(&frame);
+        before = format!("{status} ");
+        if status != 100 {
+            return before;
+        }
+    }
+    for part in parts {
+        // A server that has answered may have closed the connection.
+        let _ = match *part {
+            Part::Data(text, ends) => {
+                client.send(kind::DATA, u8::from(ends) * END_STREAM, 1, text.as_bytes())
+            }
+            Part::Trailers(fields, ends) => {
+                let flags = END_HEADERS | u8::from(ends) * END_STREAM;
+                client.send(kind::HEADERS, flags, 1, &block(fields))
+            }
+        };
+    }
+    before + &client.transcript(1)
+}
+
+#[test]
+fn trailers_and_expectations_are_treated_as_by_apache2() {
+    let log = "LogFormat \"%r|%>s|%{X-Sum}^ti|%{X-Sum}i|%{Host}^ti|%{Cookie}^ti\" trailers\n\
+               CustomLog @ROOT@/logs/trailers.log trailers\n";
+    for merge in ["", "MergeTrailers on\n"] {
+        let mut house = House::lay_out(&format!("{}{log}{merge}", site())).unwrap();
+        furnish(&house);
+        let mut said = Vec::new();
+        for kind in [Kind::Apache, Kind::Evenkeel] {
+            house.start_kind(kind).unwrap();
+            let mut lines = UPLOADS.map(|one| upload(&house, one)).to_vec();
+            // The log is complete once the server has stopped.
+            house.stop().unwrap();
+            let path = house.path("logs/trailers.log");
+            let mut logged: Vec<String> =
+                fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
+            logged.sort_unstable();
+            lines.extend(logged);
+            fs::remove_file(path).unwrap();
+            said.push(lines);
+        }
+        let (ours, theirs) = (said.pop().unwrap(), said.pop().unwrap());
+        assert_eq!(theirs.join("\n"), ours.join("\n"), "{merge}");
+    }
+}
+
+#[test]
+fn hosts_whose_tls_differs_are_misdirected_as_by_apache2() {
+    let mut hosts = String::new();
+    for (name, more) in [
+        ("localhost", ""),
+        ("same.example", "Header set X-Host same\n"),
+        ("clients.example", "SSLVerifyClient require\nSSLCACertificateFile @ROOT@/tls/ca.pem\n"),
+        ("ciphers.example", "SSLCipherSuite ECDHE-ECDSA-AES256-GCM-SHA384\n"),
+        ("versions.example", "SSLProtocol TLSv1.2\n"),
+    ] {
+        hosts.push_str(&format!(
+            "<VirtualHost *:@PORT@>\nServerName {name}\nSSLEngine on\n\
+             SSLCertificateFile @ROOT@/tls/localhost.pem\n\
+             SSLCertificateKeyFile @ROOT@/tls/localhost.key\n\
+             CustomLog @ROOT@/logs/access.log \"%r|%>s|%v\"\n{more}</VirtualHost>\n"
+        ));
+    }
+    for policy in ["", "SSLVHostSNIPolicy strict\n", "SSLVHostSNIPolicy authonly\n"] {
+        let mut house = House::lay_out_tls(&format!(
+            "LoadModule http2_module {MODULES}/mod_http2.so\n\
+             LoadModule headers_module {MODULES}/mod_headers.so\n\
+             Protocols h2 http/1.1\n{policy}{hosts}"
+        ))
+        .unwrap();
+        let (port, mut said) = (house.address.port(), Vec::new());
+        for kind in [Kind::Apache, Kind::Evenkeel] {
+            house.start_kind(kind).unwrap();
+            let mut text = String::new();
+            for version in ["--http2", "--http1.1"] {
+                for name in ["localhost", "same", "clients", "ciphers", "versions", "unknown"] {
+                    let name = if name == "localhost" { name } else { &format!("{name}.example") };
+                    let mut curl = Command::new("curl");
+                    curl.args(["-k", version, "-H", &format!("Host: {name}"), "--resolve"]);
+                    curl.arg(format!("localhost:{port}:127.0.0.1"));
+                    curl.arg(format!("https://localhost:{port}/small.txt"));
+                    text.push_str(&format!("{version} {name}: {}\n", told(&mut curl)));
+                }
+            }
+            house.stop().unwrap();
+            let path = house.path("logs/access.log");
+            let logged = fs::read_to_string(&path).unwrap();
+            fs::remove_file(path).unwrap();
+            said.push((text, lines_of(&logged)));
+        }
+        let (ours, theirs) = (said.pop().unwrap(), said.pop().unwrap());
+        assert!(ours.0.contains("HTTP/2 421"), "{}", ours.0);
+        assert_eq!(theirs.0, ours.0, "{policy}");
+        assert_eq!(theirs.1, ours.1, "{policy}");
+    }
 }
 
 /// A site of Evenkeel alone.

@@ -163,6 +163,29 @@ impl Client {
         }
     }
 
+    /// Reads the response on a stream to its end: each status, the body, and how it ends. A body is
+    /// acknowledged to neither window.
+    pub fn transcript(&mut self, stream: u32) -> String {
+        let (mut text, mut body) = (String::new(), Vec::new());
+        loop {
+            let Some(frame) = self.read_frame() else { return format!("{text}closed") };
+            match frame.kind {
+                kind::HEADERS if frame.stream == stream => {
+                    text.push_str(&format!("{} ", self.status(&frame)));
+                }
+                kind::DATA if frame.stream == stream => body.extend_from_slice(&frame.payload),
+                kind::RST_STREAM if frame.stream == stream => {
+                    return format!("{text}reset {}", frame.number(0));
+                }
+                kind::GOAWAY => return format!("{text}goaway {}", frame.number(4)),
+                _ => continue,
+            }
+            if frame.flags & END_STREAM != 0 {
+                return format!("{text}{:?}", String::from_utf8_lossy(&body));
+            }
+        }
+    }
+
     /// Reads up to the GOAWAY that ends the connection, and returns its code.
     pub fn goaway(&mut self) -> Option<u32> {
         loop {

@@ -72,9 +72,15 @@ impl House {
     /// The same over TLS, with the certificate of `localhost` below `tls/` and the other files that
     /// [`make_certificates`] writes there.
     pub fn open_tls(more: &str) -> Result<House, String> {
-        let mut house = House::lay_out(&format!("{TLS}{more}"))?;
-        make_certificates(&house.path("tls"))?;
+        let mut house = House::lay_out_tls(more)?;
         house.start(&[])?;
+        Ok(house)
+    }
+
+    /// The same without starting the server.
+    pub fn lay_out_tls(more: &str) -> Result<House, String> {
+        let house = House::lay_out(&format!("{TLS}{more}"))?;
+        make_certificates(&house.path("tls"))?;
         Ok(house)
     }
 

@@ -14,7 +14,7 @@ pub(crate) mod slow_bytes;
 use crate::site::{ConnectionSite, Done, Settings};
 use crate::thread::ThreadState;
 use crate::transport::parked::Connection;
-use evenkeel_message::{Body, Departure, Request, Response, Transfer};
+use evenkeel_message::{Body, Departure, Fields, Request, Response, Transfer};
 use evenkeel_proto::Persistence;
 use evenkeel_scoreboard::SlotGuard;
 use evenkeel_sys::clock;
@@ -40,6 +40,7 @@ pub(crate) struct Exchange {
     pub(crate) begun: Begun,
     first_byte_us: Option<u64>,
     flush_threshold: u64,
+    merges_trailers: bool,
     /// How many bytes of the request's body were received.
     pub(crate) received: u64,
 }
@@ -74,8 +75,27 @@ impl Exchange {
             body = Body::Empty;
         }
         let pieces = Pieces::new(body, length, response.is_own_body);
-        let flush_threshold = settings.flush_threshold;
-        Self { request, response, pieces, begun, first_byte_us: None, flush_threshold, received: 0 }
+        let Settings { flush_threshold, merges_trailers, .. } = *settings;
+        let (first_byte_us, received) = (None, 0);
+        Self {
+            request,
+            response,
+            pieces,
+            begun,
+            first_byte_us,
+            flush_threshold,
+            merges_trailers,
+            received,
+        }
+    }
+
+    /// Stores the trailers of the request's body. Under MergeTrailers, they are added to the fields
+    /// of the request too, where the access log finds them (http_filters.c: read_chunked_trailers).
+    pub(crate) fn store_trailers(&mut self, trailers: Fields) {
+        if self.merges_trailers && !trailers.is_empty() {
+            self.request.fields_mut().extend(&trailers);
+        }
+        self.request.trailers = trailers;
     }
 
     /// Whether the response holds so much memory that there must be room for it among what slow

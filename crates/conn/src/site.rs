@@ -28,6 +28,8 @@ pub struct Settings {
     pub limits: Limits,
     /// HttpProtocolOptions.
     pub options: HttpProtocolOptions,
+    /// Whether the trailers of a request are added to its fields (MergeTrailers).
+    pub merges_trailers: bool,
     /// HTTP/2.
     pub http2: Http2,
     /// The Server field's value.
@@ -50,6 +52,7 @@ impl Default for Settings {
             body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
             limits: Limits::default(),
             options: HttpProtocolOptions::default(),
+            merges_trailers: false,
             http2: Http2::default(),
             server_field: (*b"Apache").into(),
             see_request_tail: false,

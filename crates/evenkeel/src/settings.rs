@@ -320,6 +320,7 @@ fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),
         options: server.protocol_options(),
+        merges_trailers: server.settings.core.conduct.merge_trailers == Some(true),
         http2: http2(site, server),
         server_field: site.identity.banner.as_bytes().into(),
         see_request_tail: site.global.core.see_request_tail,

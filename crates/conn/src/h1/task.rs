@@ -418,7 +418,7 @@ impl<S: ConnectionSite> Task<S> {
             self.drain(body).await;
         }
         reply.exchange.received = body.received();
-        reply.exchange.request.trailers = body.take_trailers();
+        reply.exchange.store_trailers(body.take_trailers());
         match body.reception() {
             Reception::Open => {}
             Reception::Complete => reply.note_body(true),

@@ -73,11 +73,11 @@ impl<S: ConnectionSite> StreamTask<S> {
             };
             self.state.borrow_mut().reset(self.stream, code);
         }
-        let Exchange { request, begun, received, .. } = &mut reply.exchange;
         if let Some(body) = body {
-            *received = body.received();
-            request.trailers = body.take_trailers();
+            reply.exchange.received = body.received();
+            reply.exchange.store_trailers(body.take_trailers());
         }
+        let Exchange { request, begun, .. } = &mut reply.exchange;
         if begun.slot.is_none() {
             // The stream gave its status slot back while its client was slow, and takes a new one.
             begun.slot = self.serving.show(&self.connection, request);
