@@ -72,7 +72,7 @@ fn serve(mut bytes: &[u8], piece: usize, ends: bool) -> (Vec<String>, Vec<u8>) {
     }
     events.push(format!("{data} bytes"));
     let date = http_date(0);
-    let frames = Frames { date: &date, server: b"", length: None, proxied: false };
+    let frames = Frames { date: &date, server: b"", length: None, proxied: false, memo: None };
     for stream in open {
         if engine.respond(stream, &Response::new(Status::OK), &frames, false, &mut out) {
             let count = engine.writable(stream);

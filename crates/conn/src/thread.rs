@@ -5,12 +5,13 @@
 use crate::exchange::slow_bytes::SlowBytes;
 use crate::transport::addresses::Addresses;
 use crate::transport::tls::Scratch;
+use evenkeel_proto::h2::FieldMemo;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots, WorkerPermits};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -73,6 +74,8 @@ pub(crate) struct ThreadState {
     out: Cell<Vec<u8>>,
     /// Memory for the frames of a connection of HTTP/2.
     frames: Cell<Vec<u8>>,
+    /// The fields of responses in HTTP/2 that were encoded last.
+    pub(crate) field_memo: RefCell<FieldMemo>,
     date: Cell<(u64, [u8; 29])>,
     /// Time since 1970 less the monotonic clock, in microseconds.
     epoch_us: Cell<u64>,
@@ -90,6 +93,7 @@ impl ThreadState {
             buffer: Cell::new(None),
             out: Cell::new(Vec::new()),
             frames: Cell::new(Vec::new()),
+            field_memo: RefCell::default(),
             date: Cell::new((u64::MAX, [0; 29])),
             epoch_us: Cell::new(0),
         };

@@ -17,7 +17,7 @@ mod stream;
 
 pub use engine::{Engine, Event, Fault};
 pub use frame::{ErrorCode, FRAME_HEAD, PREFACE};
-pub use hpack::{Decoder, Encoder, MalformedBlock};
+pub use hpack::{Decoder, Encoder, FieldMemo, MalformedBlock};
 pub use response::{Frames, encode_fields, encode_response};
 pub use settings::{DATA_FRAME, EngineSettings, settings_of_field};
 

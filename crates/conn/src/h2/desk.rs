@@ -75,9 +75,12 @@ impl Shared {
         }))
     }
 
-    /// Opens a desk for a stream.
+    /// Opens a desk for a stream, unless it has one. A stream whose request has no body and is
+    /// answered at once needs none.
     pub(crate) fn open(&mut self, stream: u32) {
-        self.desks.push(Desk { stream, ..Desk::default() });
+        if self.desk(stream).is_none() {
+            self.desks.push(Desk { stream, ..Desk::default() });
+        }
     }
 
     /// The desk of a stream.

@@ -42,7 +42,8 @@ impl StreamReply {
         let shared = &mut *shared;
         shared.inform(stream, &exchange.begun.departure.take_interim());
         let before = shared.out.len();
-        let frames = Frames { date: &date, server: &settings.server_field, length, proxied };
+        let (server, memo) = (&settings.server_field, Some(&thread.field_memo));
+        let frames = Frames { date: &date, server, length, proxied, memo };
         let is_told = exchange.pieces.is_empty();
         let response = &exchange.response;
         shared.engine.respond(stream, response, &frames, is_told, &mut shared.out);

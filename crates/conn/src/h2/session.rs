@@ -29,6 +29,8 @@ const UNREAD: u64 = 64 << 10;
 
 /// A request that waits for a credit.
 struct Waiting {
+    /// From 0, the most urgent, to 7.
+    urgency: u8,
     request: Box<Request>,
     refusal: Option<Box<Refusal>>,
     started_us: u64,
@@ -46,6 +48,7 @@ pub(crate) struct Session<S> {
     pub(crate) serving: Rc<Serving<S>>,
     pub(crate) state: State,
     pub(crate) connection: Connection,
+    /// The most urgent in front.
     waiting: VecDeque<Waiting>,
     pub(crate) spawned: Vec<Spawned>,
     /// Streams that may hold a credit at a time.
@@ -82,7 +85,7 @@ impl<S: ConnectionSite> Session<S> {
 
     /// Passes received bytes to the engine.
     pub(crate) fn take(&mut self, mut bytes: &[u8]) {
-        let now_ms = engine_ms();
+        let now_us = clock::monotonic_us();
         loop {
             let mut request = match self.next.take() {
                 Some(request) => request,
@@ -91,7 +94,7 @@ impl<S: ConnectionSite> Session<S> {
             let mut state = self.state.borrow_mut();
             let shared = &mut *state;
             let head = request.head.receive();
-            let event = shared.engine.next(&mut bytes, now_ms, head, &mut shared.out);
+            let event = shared.engine.next(&mut bytes, now_us / 1000, head, &mut shared.out);
             let Some(event) = event else {
                 drop(state);
                 self.serving.give(request);
@@ -99,12 +102,15 @@ impl<S: ConnectionSite> Session<S> {
             };
             match event {
                 Event::Head { stream, refusal } => {
-                    shared.open(stream);
-                    let started_us = clock::monotonic_us();
+                    if request.head.length != BodyLength::None {
+                        shared.open(stream);
+                    }
+                    let urgency = shared.engine.urgency(stream);
                     request.stream = stream;
                     request.keepalives = 0;
-                    request.time_us = self.serving.thread.day_us(started_us);
-                    self.waiting.push_back(Waiting { request, refusal, started_us });
+                    request.time_us = self.serving.thread.day_us(now_us);
+                    drop(state);
+                    self.enqueue(Waiting { urgency, request, refusal, started_us: now_us });
                     continue;
                 }
                 Event::Data { stream, bytes, end } => {
@@ -138,14 +144,33 @@ impl<S: ConnectionSite> Session<S> {
             }
             self.next = Some(request);
         }
+        if self.state.borrow_mut().engine.take_reprioritised() {
+            self.sort_waiting();
+        }
         self.bound_unread();
+    }
+
+    /// Adds a request behind those that are as urgent.
+    fn enqueue(&mut self, waiting: Waiting) {
+        let is_later = |other: &&Waiting| other.urgency > waiting.urgency;
+        let later = self.waiting.iter().rev().take_while(is_later).count();
+        self.waiting.insert(self.waiting.len() - later, waiting);
+    }
+
+    fn sort_waiting(&mut self) {
+        let state = self.state.borrow();
+        for waiting in &mut self.waiting {
+            waiting.urgency = state.engine.urgency(waiting.request.stream);
+        }
+        let order = |waiting: &Waiting| (waiting.urgency, waiting.request.stream);
+        self.waiting.make_contiguous().sort_by_key(order);
     }
 
     /// Begins with the request that asked for HTTP/2 in HTTP/1.1.
     pub(crate) fn begin_with(&mut self, mut request: Box<Request>, started_us: u64) {
-        self.state.borrow_mut().open(1);
         (request.stream, request.keepalives) = (1, 0);
-        self.waiting.push_back(Waiting { request, refusal: None, started_us });
+        let urgency = self.state.borrow().engine.urgency(1);
+        self.enqueue(Waiting { urgency, request, refusal: None, started_us });
     }
 
     /// Ends a connection for whose unread bodies no slow bytes are left.
@@ -241,16 +266,8 @@ impl<S: ConnectionSite> Session<S> {
     /// Serves the most urgent request that waits. One that must wait takes the credit. Returns how
     /// much work it was beyond a plain request.
     pub(crate) fn start_next(&mut self, credit: &mut Option<Credit>) -> u32 {
-        let urgency = |at: usize| {
-            let waiting = self.waiting.get(at)?;
-            Some((self.state.borrow().engine.urgency(waiting.request.stream), at))
-        };
-        let first = match self.waiting.len() {
-            1 => Some(0),
-            count => (0..count).filter_map(urgency).min().map(|(_, at)| at),
-        };
-        let Some(waiting) = first.and_then(|first| self.waiting.remove(first)) else { return 0 };
-        let Waiting { mut request, refusal, started_us } = waiting;
+        let Some(waiting) = self.waiting.pop_front() else { return 0 };
+        let Waiting { mut request, refusal, started_us, .. } = waiting;
         let (serving, stream) = (Rc::clone(&self.serving), request.stream);
         let addressed = match refusal {
             Some(refusal) => Err(*refusal),
@@ -287,6 +304,7 @@ impl<S: ConnectionSite> Session<S> {
     }
 
     fn spawn(&mut self, stream: u32, begin: Begin, credit: Option<Credit>) {
+        self.state.borrow_mut().open(stream);
         self.spawned.push(Spawned { stream, begin, credit });
     }
 
@@ -307,7 +325,7 @@ impl<S: ConnectionSite> Session<S> {
                 true
             }
         };
-        reply.exchange.note_sent(reply.writer.sent);
+        // The first byte is sent at the end of the exchange, which `finish` assumes.
         reply.finish(&self.serving, &mut self.connection, is_aborted);
         self.state.borrow_mut().close(stream);
     }

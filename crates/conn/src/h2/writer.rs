@@ -135,11 +135,7 @@ fn write_frame(
                 out.truncate(start);
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            let mut head = Vec::with_capacity(FRAME_HEAD);
-            engine.data(stream, length, is_last, &mut head);
-            if let Some(place) = out.get_mut(start..start + FRAME_HEAD) {
-                place.copy_from_slice(&head);
-            }
+            engine.data_at(stream, length, is_last, out, start);
         }
     }
     Ok(length)

@@ -119,6 +119,8 @@ pub struct Engine {
     pub(super) client_leaves: bool,
     /// The turns of streams that share the connection.
     pub(super) turn: u32,
+    /// Whether the priority of an open stream has changed since it was last asked for.
+    pub(super) is_reprioritised: bool,
 }
 
 impl Engine {
@@ -146,6 +148,7 @@ impl Engine {
             early: Vec::new(),
             client_leaves: false,
             turn: 0,
+            is_reprioritised: false,
             settings,
         }
     }

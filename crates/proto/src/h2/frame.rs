@@ -121,11 +121,22 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// Appends the head.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
+    fn bytes(self) -> [u8; FRAME_HEAD] {
         let [_, a, b, c] = (self.length as u32).to_be_bytes();
         let [d, e, f, g] = self.stream.to_be_bytes();
-        out.extend_from_slice(&[a, b, c, self.kind, self.flags, d, e, f, g]);
+        [a, b, c, self.kind, self.flags, d, e, f, g]
+    }
+
+    /// Appends the head.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes());
+    }
+
+    /// Writes the head over the bytes that were reserved for it at `start`.
+    pub(crate) fn write_at(self, out: &mut [u8], start: usize) {
+        if let Some(place) = out.get_mut(start..start + FRAME_HEAD) {
+            place.copy_from_slice(&self.bytes());
+        }
     }
 }
 

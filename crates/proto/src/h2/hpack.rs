@@ -8,4 +8,4 @@ mod huffman;
 mod table;
 
 pub use decode::{Decoder, MalformedBlock};
-pub use encode::Encoder;
+pub use encode::{Encoder, FieldMemo};

@@ -310,6 +310,7 @@ impl Engine {
         priority.read(field);
         if let Some(stream) = self.streams.find_mut(id) {
             stream.priority = priority;
+            self.is_reprioritised = true;
         } else if id > self.last {
             self.early.retain(|(early, _)| *early != id);
             if self.early.len() < MOST_EARLY {
@@ -626,8 +627,8 @@ impl Engine {
             Fate::Trailers => {
                 let mut maker = TrailerMaker::new(&self.settings);
                 let mut is_bounded = true;
-                let decoded = self.decoder.decode(bytes, |name, value| {
-                    is_bounded = maker.take(name, value);
+                let decoded = self.decoder.decode_known(bytes, |known, name, value| {
+                    is_bounded = maker.take(known, name, value);
                     is_bounded
                 });
                 decoded.map_err(|_| undecoded(is_bounded))?;
@@ -672,8 +673,8 @@ impl Engine {
         let id = block.stream;
         let mut maker = HeadMaker::new(head, &mut self.scratch, &self.settings);
         let mut is_bounded = true;
-        let decoded = self.decoder.decode(bytes, |name, value| {
-            is_bounded = maker.take(name, value);
+        let decoded = self.decoder.decode_known(bytes, |known, name, value| {
+            is_bounded = maker.take(known, name, value);
             is_bounded
         });
         decoded.map_err(|_| undecoded(is_bounded))?;
@@ -682,9 +683,8 @@ impl Engine {
             Err(flaw) => return self.malformed(id, flaw, out),
         };
         head.wire_bytes = block.wire_bytes;
-        let heads: usize = self.streams.iter().map(|stream| stream.head_bytes).sum();
         let is_full = self.streams.len() >= self.settings.max_streams as usize;
-        if is_full || heads + made.size > MOST_HEADS {
+        if is_full || self.streams.head_bytes() + made.size > MOST_HEADS {
             self.budget.take(Expense::Reset)?;
             frame::write_reset(out, id, ErrorCode::RefusedStream);
             self.streams.ignore(id);

@@ -3,10 +3,11 @@
 use super::engine::Engine;
 use super::flow;
 use super::frame::{self, END_HEADERS, END_STREAM, ErrorCode, FRAME_HEAD, FrameHead, kind};
-use super::hpack::Encoder;
+use super::hpack::{Encoder, FieldMemo};
 use super::response::{Frames, encode_fields, encode_response};
 use super::stream::{Receiving, ResetBy, Sending};
-use evenkeel_message::{Fields, Response, Status};
+use evenkeel_message::{Fields, Name, Response, Status};
+use std::cell::RefCell;
 
 impl Engine {
     /// Whether something may be sent on a stream: it is open and was not reset.
@@ -31,12 +32,12 @@ impl Engine {
         }
         if let Some(found) = self.streams.find_mut(stream) {
             found.sending = Sending::Body;
-            if let Some(priority) = response.fields.first("Priority") {
+            if let Some(priority) = response.fields.first(Name::Priority) {
                 found.priority.read(priority);
             }
         }
         let write = |encoder: &mut Encoder<'_>| encode_response(encoder, response, frames);
-        self.write_block(stream, end, out, write);
+        self.write_block(stream, end, out, frames.memo, write);
         true
     }
 
@@ -45,7 +46,7 @@ impl Engine {
         if self.streams.find(stream).is_some_and(|found| found.sending == Sending::Head)
             && self.is_open(stream)
         {
-            self.write_block(stream, false, out, |encoder| {
+            self.write_block(stream, false, out, None, |encoder| {
                 encoder.status(status);
                 encode_fields(encoder, fields);
             });
@@ -55,7 +56,7 @@ impl Engine {
     /// Appends the trailers of a response, which end it.
     pub fn trailers(&mut self, stream: u32, fields: &Fields, out: &mut Vec<u8>) {
         if self.is_open(stream) {
-            self.write_block(stream, true, out, |encoder| encode_fields(encoder, fields));
+            self.write_block(stream, true, out, None, |encoder| encode_fields(encoder, fields));
         }
     }
 
@@ -65,11 +66,12 @@ impl Engine {
         stream: u32,
         end: bool,
         out: &mut Vec<u8>,
+        memo: Option<&RefCell<FieldMemo>>,
         write: impl FnOnce(&mut Encoder<'_>),
     ) {
         let start = out.len();
         out.extend_from_slice(&[0; FRAME_HEAD]);
-        let mut encoder = Encoder::new(out);
+        let mut encoder = Encoder::with_memo(out, memo);
         if std::mem::take(&mut self.peer.owes_table_size) {
             encoder.drop_table();
         }
@@ -83,11 +85,7 @@ impl Engine {
         if block.len() <= self.peer.frame_size {
             let flags = END_HEADERS | end_stream;
             let head = FrameHead { length: block.len(), kind: kind::HEADERS, flags, stream };
-            let mut bytes = Vec::with_capacity(FRAME_HEAD);
-            head.write(&mut bytes);
-            if let Some(place) = out.get_mut(start..start + FRAME_HEAD) {
-                place.copy_from_slice(&bytes);
-            }
+            head.write_at(out, start);
         } else {
             let block = block.to_vec();
             out.truncate(start);
@@ -117,9 +115,17 @@ impl Engine {
         windows.min(self.settings.data_frame).min(self.peer.frame_size)
     }
 
-    /// Appends the head of a DATA frame, behind which the caller appends `length` bytes: no more
-    /// than [`Engine::writable`] says.
+    /// Appends the head of a DATA frame. The caller appends `length` bytes after it, at most
+    /// [`Engine::writable`].
     pub fn data(&mut self, stream: u32, length: usize, end: bool, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; FRAME_HEAD]);
+        self.data_at(stream, length, end, out, start);
+    }
+
+    /// Writes the head of a DATA frame over the [`FRAME_HEAD`] bytes that the caller has reserved
+    /// at `start`, in front of `length` bytes of data.
+    pub fn data_at(&mut self, stream: u32, length: usize, end: bool, out: &mut [u8], start: usize) {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
         if let Some(found) = self.streams.find_mut(stream) {
@@ -128,7 +134,7 @@ impl Engine {
         }
         self.send_window.take(length);
         let flags = if end { END_STREAM } else { 0 };
-        FrameHead { length, kind: kind::DATA, flags, stream }.write(out);
+        FrameHead { length, kind: kind::DATA, flags, stream }.write_at(out, start);
         self.budget.note_data_sent();
         if end {
             self.end_sending(stream);
@@ -172,6 +178,11 @@ impl Engine {
     #[must_use]
     pub fn urgency(&self, stream: u32) -> u8 {
         self.streams.find(stream).map_or(7, |stream| stream.priority.urgency)
+    }
+
+    /// Whether the client has changed the priority of an open stream since the last call.
+    pub fn take_reprioritised(&mut self) -> bool {
+        std::mem::take(&mut self.is_reprioritised)
     }
 
     /// Resets a stream. What the client has sent meanwhile is ignored.

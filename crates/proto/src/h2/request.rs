@@ -9,7 +9,6 @@ use crate::refusal::{Refusal, excerpt};
 use crate::target;
 use evenkeel_message::{
     BodyLength, Fields, Level, Method, Name, Notice, RequestHead, Status, Version, eq_ignore_case,
-    trim,
 };
 
 /// Fields beyond LimitRequestFields after which the connection ends (Apache: `h2_stream.c`).
@@ -100,7 +99,7 @@ impl<'a> HeadMaker<'a> {
     }
 
     /// Takes a field. Returns false if the header list is so large that the connection must end.
-    pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn take(&mut self, known: Name, name: &[u8], value: &[u8]) -> bool {
         self.size = self.size.saturating_add(name.len() + value.len() + FIELD_OVERHEAD);
         if self.size > self.settings.header_list.saturating_mul(FAR_BEYOND) {
             return false;
@@ -108,7 +107,7 @@ impl<'a> HeadMaker<'a> {
         if self.flaw.is_none() {
             self.flaw = match name.first() {
                 Some(b':') => self.take_pseudo(name, value).err(),
-                _ => self.take_field(name, value).err(),
+                _ => self.take_field(known, name, value).err(),
             };
         }
         let most = self.settings.limits.fields;
@@ -138,7 +137,7 @@ impl<'a> HeadMaker<'a> {
             return Err("a pseudo-field that comes twice");
         }
         self.pseudo |= bit;
-        if value.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        if is_any(value, |byte| (byte <= b' ') | (byte == 0x7f)) {
             return Err("a pseudo-field with a space or a control byte");
         }
         let most = self.settings.limits.line.saturating_add(1);
@@ -151,9 +150,9 @@ impl<'a> HeadMaker<'a> {
         Ok(())
     }
 
-    fn take_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Flaw> {
+    fn take_field(&mut self, known: Name, name: &[u8], value: &[u8]) -> Result<(), Flaw> {
         self.has_fields = true;
-        let known = check_field(name, value)?;
+        check_field(known, name, value)?;
         if self.size > self.settings.header_list {
             let text = "Request header exceeds the size that SETTINGS allow".to_owned();
             self.refuse(Status::HEADER_FIELDS_TOO_LARGE, 10180, text);
@@ -294,19 +293,20 @@ fn content_length(fields: &Fields) -> Result<Option<u64>, Flaw> {
     length.map(Some).ok_or("a length that is none")
 }
 
-/// Checks the name and the value of a field (sections 8.2.1 and 8.2.2). Returns which it is.
-fn check_field(name: &[u8], value: &[u8]) -> Result<Name, Flaw> {
-    let is_lower = |byte: &u8| is_token(*byte) && !byte.is_ascii_uppercase();
-    if name.is_empty() || !name.iter().all(is_lower) {
-        return Err("a name of a field that is none, or not in lower case");
+/// Checks the name and the value of a field (sections 8.2.1 and 8.2.2).
+fn check_field(known: Name, name: &[u8], value: &[u8]) -> Result<(), Flaw> {
+    // A known name is a token.
+    let is_name =
+        known != Name::Other || (!name.is_empty() && name.iter().all(|byte| is_token(*byte)));
+    if !is_name || is_any(name, |byte| byte.is_ascii_uppercase()) {
+        return Err("a field name that is not a token in lower case");
     }
-    if value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f) {
+    if is_any(value, |byte| ((byte < b' ') & (byte != b'\t')) | (byte == 0x7f)) {
         return Err("a value with a control byte");
     }
-    if trim(value).len() != value.len() {
+    if let [b' ' | b'\t', ..] | [.., b' ' | b'\t'] = value {
         return Err("a value with white space around it");
     }
-    let known = Name::of(name);
     match known {
         Name::Connection
         | Name::KeepAlive
@@ -314,8 +314,14 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<Name, Flaw> {
         | Name::TransferEncoding
         | Name::Upgrade => Err("a field about the connection"),
         Name::Te if value != b"trailers" => Err("a field about the connection"),
-        known => Ok(known),
+        _ => Ok(()),
     }
+}
+
+/// Whether a condition holds for any byte. It looks at all bytes, which the compiler turns into
+/// vector instructions, because the condition rarely holds.
+fn is_any(bytes: &[u8], condition: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(false, |found, byte| found | condition(*byte))
 }
 
 /// Adds a field. A name that is not known is spelled as Apache spells it: each word with a capital.
@@ -347,7 +353,7 @@ impl<'a> TrailerMaker<'a> {
     }
 
     /// Takes a field. Returns false if the header list is so large that the connection must end.
-    pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn take(&mut self, known: Name, name: &[u8], value: &[u8]) -> bool {
         self.size = self.size.saturating_add(name.len() + value.len() + FIELD_OVERHEAD);
         if self.size > self.settings.header_list.saturating_mul(FAR_BEYOND) {
             return false;
@@ -355,12 +361,12 @@ impl<'a> TrailerMaker<'a> {
         if self.flaw.is_some() {
             return true;
         }
-        match check_field(name, value) {
+        match check_field(known, name, value) {
             Err(_) if name.first() == Some(&b':') => {
                 self.flaw = Some("a pseudo-field in a trailer section");
             }
             Err(flaw) => self.flaw = Some(flaw),
-            Ok(known) => {
+            Ok(()) => {
                 let limits = self.settings.limits;
                 let is_few = limits.fields == 0 || self.fields.len() < limits.fields;
                 let is_short = name.len() + value.len() <= limits.field_size;
@@ -391,7 +397,7 @@ mod tests {
         let settings = EngineSettings::default();
         let mut maker = HeadMaker::new(&mut head, &mut scratch, &settings);
         for (name, value) in fields {
-            assert!(maker.take(name.as_bytes(), value.as_bytes()));
+            assert!(maker.take(Name::of(name.as_bytes()), name.as_bytes(), value.as_bytes()));
         }
         let made = maker.finish(end)?;
         Ok((head, made))
@@ -485,10 +491,11 @@ mod tests {
         let (mut head, mut scratch) = (RequestHead::default(), Scratch::default());
         let settings = EngineSettings::default();
         let mut maker = HeadMaker::new(&mut head, &mut scratch, &settings);
-        let taken = (0..1_000).take_while(|_| maker.take(b"x", &[b'a'; 8_000])).count();
+        let taken =
+            (0..1_000).take_while(|_| maker.take(Name::Other, b"x", &[b'a'; 8_000])).count();
         assert_eq!(taken, 32, "four times 64 KiB");
         let mut maker = HeadMaker::new(&mut head, &mut scratch, &settings);
-        assert_eq!((0..1_000).take_while(|_| maker.take(b"x", b"")).count(), 200);
+        assert_eq!((0..1_000).take_while(|_| maker.take(Name::Other, b"x", b"")).count(), 200);
         assert!(head.memory() < 128 << 10);
     }
 
@@ -498,7 +505,7 @@ mod tests {
         let trailers = |fields: &[Field<'_>]| {
             let mut maker = TrailerMaker::new(&settings);
             for (name, value) in fields {
-                assert!(maker.take(name.as_bytes(), value.as_bytes()));
+                assert!(maker.take(Name::of(name.as_bytes()), name.as_bytes(), value.as_bytes()));
             }
             maker.finish().map(|fields| fields.len())
         };

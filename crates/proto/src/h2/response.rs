@@ -1,10 +1,11 @@
 //! The fields of a response in HTTP/2: those of its head in HTTP/1.1, without what concerns the
 //! connection (RFC 9113, section 8.2.2).
 
-use super::hpack::Encoder;
+use super::hpack::{Encoder, FieldMemo};
 use crate::line::is_token;
 use evenkeel_message::{Fields, Name, Response, trim};
 use memchr::memchr;
+use std::cell::RefCell;
 
 /// What the head of a response contains besides the response's own fields.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub struct Frames<'a> {
     pub length: Option<u64>,
     /// Whether Date and Server of the response are kept, because another server made it.
     pub proxied: bool,
+    /// What the thread has encoded before, if it keeps that.
+    pub memo: Option<&'a RefCell<FieldMemo>>,
 }
 
 /// Appends the status and the fields of a response. A field that contains a line end is left out,
@@ -99,7 +102,8 @@ mod tests {
         }
         response.always.add("Set-Cookie", "a");
         let date = crate::http_date(0);
-        let frames = Frames { date: &date, server: b"Apache", length: Some(3), proxied: false };
+        let frames =
+            Frames { date: &date, server: b"Apache", length: Some(3), proxied: false, memo: None };
         let mut out = Vec::new();
         encode_response(&mut Encoder::new(&mut out), &response, &frames);
         let mut text = String::new();

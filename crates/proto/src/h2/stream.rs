@@ -3,6 +3,7 @@
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::ErrorCode;
 use super::priority::Priority;
+use std::collections::VecDeque;
 
 /// The side that the client sends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,9 @@ impl Stream {
 /// The streams of a connection in the order of their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    open: Vec<Stream>,
+    open: VecDeque<Stream>,
+    /// The size of the heads of the open streams.
+    head_bytes: usize,
     /// Streams that we have reset and that have ended: what the client had sent before it knew is
     /// ignored.
     ignored: Last,
@@ -114,7 +117,16 @@ impl Streams {
         self.open.iter()
     }
 
+    /// The size of the heads of the open streams, as RFC 7541 counts it.
+    pub(crate) fn head_bytes(&self) -> usize {
+        self.head_bytes
+    }
+
     fn place(&self, id: u32) -> Option<usize> {
+        // Most streams are answered in the order of their numbers.
+        if self.open.front().is_some_and(|stream| stream.id == id) {
+            return Some(0);
+        }
         self.open.binary_search_by_key(&id, |stream| stream.id).ok()
     }
 
@@ -129,13 +141,16 @@ impl Streams {
 
     /// Adds a stream with a number above all others.
     pub(crate) fn push(&mut self, stream: Stream) {
-        self.open.push(stream);
+        self.head_bytes += stream.head_bytes;
+        self.open.push_back(stream);
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Stream> {
         let place = self.place(id)?;
         self.ended.push(id);
-        Some(self.open.remove(place))
+        let stream = self.open.remove(place)?;
+        self.head_bytes -= stream.head_bytes;
+        Some(stream)
     }
 
     /// Whether a stream is among the last that have ended.

@@ -167,7 +167,7 @@ impl Server {
 
     fn respond(&mut self, stream: u32, end: bool) {
         let date = crate::http_date(0);
-        let frames = Frames { date: &date, server: b"", length: None, proxied: false };
+        let frames = Frames { date: &date, server: b"", length: None, proxied: false, memo: None };
         let response = Response::new(Status::OK);
         self.engine.respond(stream, &response, &frames, end, &mut self.out);
     }

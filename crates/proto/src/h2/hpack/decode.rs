@@ -1,8 +1,9 @@
 //! The decoder of header blocks (RFC 7541, sections 5 and 6).
 
-use super::fixed::FIXED;
+use super::fixed::{FIXED, KNOWN_OF_FIXED};
 use super::huffman;
 use super::table::Table;
+use evenkeel_message::Name;
 
 /// The block is malformed, or its receiver wants no more of it. The connection cannot be used any
 /// more, because the tables of both sides differ from here on.
@@ -74,18 +75,28 @@ impl Decoder {
         block: &[u8],
         mut take: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), MalformedBlock> {
+        self.decode_known(block, |_, name, value| take(name, value))
+    }
+
+    /// The same. `take` receives the known name in front of its text. The tables store it, because a
+    /// client sends most fields again with each request.
+    pub(crate) fn decode_known(
+        &mut self,
+        block: &[u8],
+        mut take: impl FnMut(Name, &[u8], &[u8]) -> bool,
+    ) -> Result<(), MalformedBlock> {
         let (mut rest, mut has_fields) = (Rest(block), false);
         while let Some(first) = rest.0.first() {
             let goes_on = match first {
                 0x80.. => {
                     let index = rest.integer(7)?;
-                    let (name, value) = self.entry(index).ok_or(MalformedBlock)?;
-                    take(name, value)
+                    let (known, name, value) = self.entry(index).ok_or(MalformedBlock)?;
+                    take(known, name, value)
                 }
                 0x40..=0x7f => {
-                    self.literal(&mut rest, 6)?;
-                    self.table.insert(&self.name, &self.value);
-                    take(&self.name, &self.value)
+                    let known = self.literal(&mut rest, 6)?;
+                    self.table.insert(known, &self.name, &self.value);
+                    take(known, &self.name, &self.value)
                 }
                 0x20..=0x3f => {
                     // A change of the size stands in front of a block (section 4.2).
@@ -93,8 +104,8 @@ impl Decoder {
                     !has_fields && self.table.resize(most)
                 }
                 0x00..=0x1f => {
-                    self.literal(&mut rest, 4)?;
-                    take(&self.name, &self.value)
+                    let known = self.literal(&mut rest, 4)?;
+                    take(known, &self.name, &self.value)
                 }
             };
             if !goes_on {
@@ -106,25 +117,30 @@ impl Decoder {
     }
 
     /// A literal, whose name may stand in a table, into `name` and `value`.
-    fn literal(&mut self, rest: &mut Rest<'_>, bits: u8) -> Result<(), MalformedBlock> {
+    fn literal(&mut self, rest: &mut Rest<'_>, bits: u8) -> Result<Name, MalformedBlock> {
         let index = rest.integer(bits)?;
-        if index == 0 {
+        let known = if index == 0 {
             rest.string(&mut self.name)?;
+            Name::of(&self.name)
         } else {
             let mut text = std::mem::take(&mut self.name);
             text.clear();
-            let entry = self.entry(index).map(|(name, _)| text.extend_from_slice(name));
+            let entry = self.entry(index).map(|(known, name, _)| {
+                text.extend_from_slice(name);
+                known
+            });
             self.name = text;
-            entry.ok_or(MalformedBlock)?;
-        }
-        rest.string(&mut self.value)
+            entry.ok_or(MalformedBlock)?
+        };
+        rest.string(&mut self.value)?;
+        Ok(known)
     }
 
     /// The entry of an index: first those of the static table, from 1 on (section 2.3.3).
-    fn entry(&self, index: usize) -> Option<(&[u8], &[u8])> {
+    fn entry(&self, index: usize) -> Option<(Name, &[u8], &[u8])> {
         let index = index.checked_sub(1)?;
-        match FIXED.get(index) {
-            Some((name, value)) => Some((name.as_bytes(), value.as_bytes())),
+        match FIXED.get(index).zip(KNOWN_OF_FIXED.get(index)) {
+            Some(((name, value), known)) => Some((*known, name.as_bytes(), value.as_bytes())),
             None => self.table.entry(index - FIXED.len()),
         }
     }

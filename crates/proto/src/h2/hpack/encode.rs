@@ -4,16 +4,42 @@
 use super::fixed::{FIXED, index_of};
 use super::huffman;
 use evenkeel_message::{Name, Status};
+use std::cell::RefCell;
+
+/// Values that are longer than this are encoded anew each time.
+const MOST_REMEMBERED: usize = 128;
+
+/// The encoding of the last value of each known name. Most fields of a response have the same value
+/// as in the response before it, such as Date and Server. All connections of a thread share it,
+/// because the encoder is stateless: an encoded field means the same on each of them.
+#[derive(Debug, Default)]
+pub struct FieldMemo {
+    /// By the number of the name.
+    fields: Vec<Remembered>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Remembered {
+    value: Vec<u8>,
+    /// The encoded field; empty if none is remembered.
+    encoded: Vec<u8>,
+}
 
 /// Appends the fields of a block to a buffer.
 pub struct Encoder<'a> {
     out: &'a mut Vec<u8>,
+    memo: Option<&'a RefCell<FieldMemo>>,
 }
 
 impl<'a> Encoder<'a> {
     /// Appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out }
+        Self { out, memo: None }
+    }
+
+    /// Appends to `out`, and takes from `memo` what was encoded before.
+    pub fn with_memo(out: &'a mut Vec<u8>, memo: Option<&'a RefCell<FieldMemo>>) -> Self {
+        Self { out, memo }
     }
 
     /// Appends that the dynamic table is not used from here on (section 6.3). A client that has
@@ -45,6 +71,29 @@ impl<'a> Encoder<'a> {
     /// Appends a field; `known` is which name it has. The letters of its name may be upper case;
     /// they are sent as lower case.
     pub fn field(&mut self, known: Name, name: &[u8], value: &[u8]) {
+        // A cookie is secret, and rarely the same again.
+        let is_remembered =
+            !matches!(known, Name::Other | Name::SetCookie) && value.len() <= MOST_REMEMBERED;
+        let Some(memo) = self.memo.filter(|_| is_remembered) else {
+            return self.encode(known, name, value);
+        };
+        let fields = &mut memo.borrow_mut().fields;
+        if fields.len() <= known as usize {
+            fields.resize_with(known as usize + 1, Remembered::default);
+        }
+        let Some(remembered) = fields.get_mut(known as usize) else { return };
+        if remembered.value == value && !remembered.encoded.is_empty() {
+            return self.out.extend_from_slice(&remembered.encoded);
+        }
+        let start = self.out.len();
+        self.encode(known, name, value);
+        remembered.value.clear();
+        remembered.value.extend_from_slice(value);
+        remembered.encoded.clear();
+        remembered.encoded.extend_from_slice(self.out.get(start..).unwrap_or_default());
+    }
+
+    fn encode(&mut self, known: Name, name: &[u8], value: &[u8]) {
         match index_of(known, name) {
             Some(index) => {
                 let fixed = FIXED.get(index - 1).map_or("", |(_, fixed)| fixed);
@@ -119,6 +168,35 @@ mod tests {
         let mut out = Vec::new();
         Encoder::new(&mut out).field(Name::Server, b"Server", b"");
         assert_eq!(decoded(&out), [(b"server".to_vec(), Vec::new())]);
+    }
+
+    #[test]
+    fn a_remembered_field_is_that_of_its_value() {
+        let memo = RefCell::new(FieldMemo::default());
+        let fields: [(&str, &str); 7] = [
+            ("Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            ("Date", "Thu, 01 Jan 1970 00:00:01 GMT"),
+            ("Server", ""),
+            ("Server", "Apache"),
+            ("Vary", "Accept-Encoding"),
+            ("X-Own", "1"),
+            ("Set-Cookie", "a=1"),
+        ];
+        // The second time, all fields but those of Date are remembered.
+        for _ in 0..2 {
+            let mut out = Vec::new();
+            let mut encoder = Encoder::with_memo(&mut out, Some(&memo));
+            for (name, value) in fields {
+                encoder.field(Name::of(name.as_bytes()), name.as_bytes(), value.as_bytes());
+            }
+            let expected = fields.map(|(name, value)| {
+                (name.to_ascii_lowercase().into_bytes(), value.as_bytes().to_vec())
+            });
+            assert_eq!(decoded(&out), expected);
+        }
+        let kept = &memo.borrow().fields;
+        assert!(kept.iter().all(|one| one.value != b"a=1" && one.value != b"1"));
+        assert!(kept.iter().any(|one| one.value == b"Apache"));
     }
 
     proptest! {

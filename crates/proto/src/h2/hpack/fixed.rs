@@ -90,7 +90,7 @@ pub(crate) fn index_of(known: Name, name: &[u8]) -> Option<usize> {
 
 /// The indexes of the known names.
 #[rustfmt::skip]
-const KNOWN: [(Name, u8); 39] = [
+const KNOWN: [(Name, u8); 40] = [
     (Name::AcceptCharset, 15), (Name::AcceptEncoding, 16), (Name::AcceptLanguage, 17),
     (Name::AcceptRanges, 18), (Name::Accept, 19), (Name::Age, 21), (Name::Allow, 22),
     (Name::Authorization, 23), (Name::CacheControl, 24), (Name::ContentEncoding, 26),
@@ -101,9 +101,38 @@ const KNOWN: [(Name, u8); 39] = [
     (Name::IfRange, 42), (Name::IfUnmodifiedSince, 43), (Name::LastModified, 44),
     (Name::Location, 46), (Name::MaxForwards, 47), (Name::ProxyAuthorization, 49),
     (Name::Range, 50), (Name::Referer, 51), (Name::RetryAfter, 53), (Name::Server, 54),
-    (Name::SetCookie, 55), (Name::UserAgent, 58), (Name::Vary, 59), (Name::Via, 60),
-    (Name::WwwAuthenticate, 61),
+    (Name::SetCookie, 55), (Name::TransferEncoding, 57), (Name::UserAgent, 58),
+    (Name::Vary, 59), (Name::Via, 60), (Name::WwwAuthenticate, 61),
 ];
+
+/// The known names of the entries.
+pub(crate) static KNOWN_OF_FIXED: [Name; 61] = known_of_fixed();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const fn known_of_fixed() -> [Name; 61] {
+    let mut names = [Name::Other; 61];
+    let mut at = 0;
+    while at < KNOWN.len() {
+        // Entries with the same name are adjacent.
+        let first = KNOWN[at].1 as usize - 1;
+        let mut same = first;
+        while same < FIXED.len() && is_same(FIXED[same].0.as_bytes(), FIXED[first].0.as_bytes()) {
+            names[same] = KNOWN[at].0;
+            same += 1;
+        }
+        at += 1;
+    }
+    names
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    a.len() == b.len() && at == a.len()
+}
 
 /// The indexes by the numbers of the known names; 0 for none.
 static BY_NAME: [u8; 64] = by_name();
@@ -124,9 +153,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_entry_has_the_known_name_of_its_text() {
+        for ((name, _), known) in FIXED.iter().zip(KNOWN_OF_FIXED) {
+            assert_eq!(known, Name::of(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
     fn a_name_is_found_at_its_first_place() {
         for (name, _) in &FIXED[14..] {
-            if matches!(*name, "from" | "transfer-encoding") {
+            if *name == "from" {
                 continue;
             }
             let first = FIXED.iter().position(|(other, _)| other == name).unwrap();

@@ -1,5 +1,6 @@
 //! The dynamic table of a decoder (RFC 7541, sections 2.3.2 and 4). It is allocated as it fills.
 
+use evenkeel_message::Name;
 use std::collections::VecDeque;
 
 /// The size that our SETTINGS leave at its default, as RFC 7541 counts it (section 4.1).
@@ -14,14 +15,20 @@ const SLACK: usize = 1024;
 /// A name and its value behind each other in the text.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    start: usize,
-    name: usize,
-    value: usize,
+    start: u32,
+    /// The lengths.
+    name: u16,
+    value: u16,
+    known: Name,
 }
 
 impl Entry {
-    fn size(&self) -> usize {
-        self.name + self.value + OVERHEAD
+    fn length(self) -> usize {
+        usize::from(self.name) + usize::from(self.value)
+    }
+
+    fn size(self) -> usize {
+        self.length() + OVERHEAD
     }
 }
 
@@ -42,25 +49,30 @@ impl Default for Table {
 
 impl Table {
     /// The entry with that index, counted from 0.
-    pub(crate) fn entry(&self, index: usize) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn entry(&self, index: usize) -> Option<(Name, &[u8], &[u8])> {
         let entry = self.entries.get(index)?;
-        let text = self.text.get(entry.start..entry.start + entry.name + entry.value)?;
-        text.split_at_checked(entry.name)
+        let text = self.text.get(entry.start as usize..)?.get(..entry.length())?;
+        let (name, value) = text.split_at_checked(usize::from(entry.name))?;
+        Some((entry.known, name, value))
     }
 
     /// Adds an entry in front. One that is larger than the table empties it (section 4.4).
-    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
-        let entry = Entry { start: self.text.len(), name: name.len(), value: value.len() };
-        if entry.size() > self.most {
-            self.shrink_to(0);
-            return;
-        }
-        self.shrink_to(self.most - entry.size());
-        let start = self.text.len();
+    /// `known` is the known name for `name`.
+    pub(crate) fn insert(&mut self, known: Name, name: &[u8], value: &[u8]) {
+        let size = name.len() + value.len() + OVERHEAD;
+        let lengths = (u16::try_from(name.len()), u16::try_from(value.len()));
+        let (Some(left), (Ok(name_length), Ok(value_length))) =
+            (self.most.checked_sub(size), lengths)
+        else {
+            return self.shrink_to(0);
+        };
+        self.shrink_to(left);
+        // The text is bounded by the size of the table and what is removed and not compacted.
+        let start = self.text.len() as u32;
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(value);
-        self.size += entry.size();
-        self.entries.push_front(Entry { start, ..entry });
+        self.size += size;
+        self.entries.push_front(Entry { start, name: name_length, value: value_length, known });
     }
 
     /// Changes the most that the table may hold. False if that is more than we have allowed.
@@ -79,24 +91,28 @@ impl Table {
             let Some(entry) = self.entries.pop_back() else { break };
             self.size -= entry.size();
         }
-        let used = self.entries.back().map_or(self.text.len(), |oldest| oldest.start);
-        if used >= SLACK && used * 2 >= self.text.len() {
-            self.compact(used);
+        let unused = self.unused();
+        if unused >= SLACK && unused * 2 >= self.text.len() {
+            self.compact(unused);
         }
+    }
+
+    /// The number of bytes at the front of the text that belong to removed entries.
+    fn unused(&self) -> usize {
+        self.entries.back().map_or(self.text.len(), |oldest| oldest.start as usize)
     }
 
     /// Moves the text to the front. Nothing of it stands before `used`.
     fn compact(&mut self, used: usize) {
         self.text.drain(..used);
         for entry in &mut self.entries {
-            entry.start -= used;
+            entry.start -= used as u32;
         }
     }
 
     /// Gives back the memory that is not used.
     pub(crate) fn pack(&mut self) {
-        let used = self.entries.back().map_or(self.text.len(), |oldest| oldest.start);
-        self.compact(used);
+        self.compact(self.unused());
         self.text.shrink_to_fit();
         self.entries.shrink_to_fit();
     }
@@ -115,21 +131,22 @@ mod tests {
     fn old_entries_make_room_and_their_text_goes() {
         let mut table = Table::default();
         for number in 0..1_000_u32 {
-            table.insert(&number.to_be_bytes(), &[b'v'; 100]);
+            table.insert(Name::Other, &number.to_be_bytes(), &[b'v'; 100]);
         }
         // 4096 bytes hold 30 entries of 136.
         assert_eq!(table.entries.len(), 30);
-        assert_eq!(table.entry(0).unwrap().0, 999_u32.to_be_bytes());
-        assert_eq!(table.entry(29).unwrap().0, 970_u32.to_be_bytes());
+        assert_eq!(table.entry(0).unwrap().1, 999_u32.to_be_bytes());
+        assert_eq!(table.entry(29).unwrap().1, 970_u32.to_be_bytes());
         assert_eq!(table.entry(30), None);
         assert!(table.text.len() < 2 * (MOST + SLACK), "{}", table.text.len());
         table.pack();
         assert_eq!(table.text.len(), 30 * 104);
-        assert_eq!(table.entry(29).unwrap(), (&970_u32.to_be_bytes()[..], &[b'v'; 100][..]));
-        table.insert(b"", &[0; 4065]);
+        let oldest = (Name::Other, &970_u32.to_be_bytes()[..], &[b'v'; 100][..]);
+        assert_eq!(table.entry(29).unwrap(), oldest);
+        table.insert(Name::Other, b"", &[0; 4065]);
         assert_eq!((table.entries.len(), table.size), (0, 0));
-        table.insert(b"a", &[0; 4063]);
-        assert_eq!(table.size, 4096);
+        table.insert(Name::Age, b"age", &[0; 4061]);
+        assert_eq!((table.size, table.entry(0).unwrap().0), (4096, Name::Age));
         assert!(!table.resize(4097) && table.resize(0));
         assert_eq!(table.entry(0), None);
     }
