@@ -1,6 +1,6 @@
-//! HTTP/2 (RFC 9113) of the server's side without sockets and clocks. An [`Engine`] gets the bytes
-//! of a connection and the time, returns what the client has said as [`Event`]s, and appends the
-//! frames that answer it to a buffer of its caller. HPACK (RFC 7541) is below `hpack`.
+//! The server's side of HTTP/2 (RFC 9113) without sockets and clocks. An [`Engine`] receives the
+//! bytes of a connection and the time, returns [`Event`]s, and appends the frames that answer the
+//! client to its caller's buffer. HPACK (RFC 7541) is in `hpack`.
 
 mod budget;
 mod engine;

@@ -1,7 +1,7 @@
-//! The body of a request: the contents of DATA frames, which the session has put into the desk of
+//! The body of a request: the contents of DATA frames, which the session has put into the inbox of
 //! the stream. Reading them reopens the client's flow-control windows.
 
-use super::desk::State;
+use super::shared::State;
 use crate::exchange::request_body::{BodyReader, Taken};
 use bytes::Bytes;
 use evenkeel_message::{Fields, Level, Notice, Status};
@@ -24,7 +24,7 @@ impl StreamBody {
 
     fn pop(&self) -> Option<Bytes> {
         let mut state = self.state.borrow_mut();
-        let bytes = state.desk(self.stream)?.data.pop_front()?;
+        let bytes = state.inbox(self.stream)?.data.pop_front()?;
         let shared = &mut *state;
         shared.engine.used(self.stream, bytes.len(), &mut shared.out);
         Some(bytes)
@@ -34,22 +34,22 @@ impl StreamBody {
 impl BodyReader for StreamBody {
     fn has_arrived(&self) -> bool {
         let mut state = self.state.borrow_mut();
-        let desk = state.desk(self.stream);
-        desk.is_some_and(|desk| !desk.data.is_empty() || desk.has_ended)
+        let inbox = state.inbox(self.stream);
+        inbox.is_some_and(|inbox| !inbox.data.is_empty() || inbox.has_ended)
     }
 
     fn take(&mut self) -> Taken {
         let piece = self.pop();
         let mut state = self.state.borrow_mut();
-        let Some(desk) = state.desk(self.stream) else { return Taken::Nothing };
-        self.is_complete = desk.has_ended && desk.data.is_empty();
+        let Some(inbox) = state.inbox(self.stream) else { return Taken::Nothing };
+        self.is_complete = inbox.has_ended && inbox.data.is_empty();
         match piece {
             Some(bytes) => {
                 self.received += bytes.len() as u64;
                 if bytes.is_empty() { Taken::Nothing } else { Taken::Data(bytes) }
             }
-            None if desk.fault.is_some() => {
-                self.fault = desk.fault;
+            None if inbox.fault.is_some() => {
+                self.fault = inbox.fault;
                 Taken::Broken
             }
             None => Taken::Nothing,
@@ -63,14 +63,14 @@ impl BodyReader for StreamBody {
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut state = self.state.borrow_mut();
         let is_gone = state.is_gone;
-        let Some(desk) = state.desk(self.stream) else { return Poll::Ready(Ok(0)) };
-        if !desk.data.is_empty() || desk.has_ended || desk.fault.is_some() {
+        let Some(inbox) = state.inbox(self.stream) else { return Poll::Ready(Ok(0)) };
+        if !inbox.data.is_empty() || inbox.has_ended || inbox.fault.is_some() {
             return Poll::Ready(Ok(1));
         }
-        if desk.is_reset || is_gone {
+        if inbox.is_reset || is_gone {
             return Poll::Ready(Ok(0));
         }
-        desk.wait(context);
+        inbox.wait(context);
         Poll::Pending
     }
 
@@ -96,6 +96,9 @@ impl BodyReader for StreamBody {
 
     fn take_trailers(&mut self) -> Fields {
         let mut state = self.state.borrow_mut();
-        state.desk(self.stream).map(|desk| std::mem::take(&mut desk.trailers)).unwrap_or_default()
+        state
+            .inbox(self.stream)
+            .map(|inbox| std::mem::take(&mut inbox.trailers))
+            .unwrap_or_default()
     }
 }

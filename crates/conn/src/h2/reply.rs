@@ -1,7 +1,7 @@
-//! A response on its stream: its head is written, and when it is sent (or was not), its exchange is
-//! recorded.
+//! A response on its stream: writes its head, and records the exchange when the response was sent or
+//! aborted.
 
-use super::desk::State;
+use super::shared::State;
 use super::writer::StreamWriter;
 use crate::exchange::{Begun, Ended, Exchange};
 use crate::serving::Serving;
@@ -12,7 +12,7 @@ use evenkeel_message::{Request, Response, Version};
 use evenkeel_proto::h2::Frames;
 use evenkeel_proto::{BodyFraming, Persistence, body_framing};
 
-/// A response on its way out.
+/// A response that is being sent.
 pub(crate) struct StreamReply {
     pub(crate) exchange: Exchange,
     pub(crate) writer: StreamWriter,
@@ -57,7 +57,7 @@ impl StreamReply {
         self.exchange.pieces.is_stream() || self.exchange.is_heavy()
     }
 
-    /// Ends the exchange; `aborted` tells that the response is incomplete.
+    /// Ends the exchange. `aborted` means that the response is incomplete.
     pub(crate) fn finish<S: ConnectionSite>(
         self,
         serving: &Serving<S>,
@@ -70,7 +70,7 @@ impl StreamReply {
             aborted,
             framing,
             persistence: Persistence::Keep,
-            // No response tells of the end of a connection of HTTP/2 (%X: h2_c2.c).
+            // No response of HTTP/2 announces the end of the connection (%X: h2_c2.c).
             keep_alive: false,
         };
         let request = exchange.finish(&serving.site, &serving.thread, connection, ended);

@@ -2,8 +2,8 @@
 //! that the engine reports. A request that can be answered at once is answered here; one that must
 //! wait becomes a future (`task.rs`).
 
-use super::desk::{MOST_UNSENT, Shared, State};
 use super::reply::StreamReply;
+use super::shared::{MOST_UNSENT, Shared, State};
 use super::stream::Begin;
 use crate::exchange::slow_bytes::Share;
 use crate::serving::Serving;
@@ -19,12 +19,12 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::rc::Rc;
 
-/// Streams of a connection that hold a credit at a time, at first. Each that ends doubles their
-/// number (Apache begins with 6, h2_mplx.c), so that a client that only begins requests does not
-/// take all credits.
+/// How many streams of a new connection may hold a credit at a time. Each waiting stream that ends
+/// doubles this number (Apache begins with 6, h2_mplx.c), so that a client that begins requests and
+/// never lets them end does not take all credits.
 const FIRST_ACTIVE: usize = 8;
 
-/// The bytes of unread bodies that a connection may hold without counting them as slow bytes.
+/// Unread request bodies of a connection count as slow bytes only beyond this many bytes.
 const UNREAD: u64 = 64 << 10;
 
 /// A request that waits for a credit.
@@ -36,7 +36,7 @@ struct Waiting {
     started_us: u64,
 }
 
-/// A stream that is to become a future.
+/// A stream that the session's task will make a future of.
 pub(crate) struct Spawned {
     pub(crate) stream: u32,
     pub(crate) begin: Begin,
@@ -51,9 +51,9 @@ pub(crate) struct Session<S> {
     /// The most urgent in front.
     waiting: VecDeque<Waiting>,
     pub(crate) spawned: Vec<Spawned>,
-    /// Streams that may hold a credit at a time.
+    /// The maximum number of streams that hold a credit at a time.
     active: usize,
-    /// The request whose head comes next.
+    /// The request that receives the next head.
     next: Option<Box<Request>>,
     /// The slow bytes that are reserved for unread request bodies.
     share: Option<Share>,
@@ -114,20 +114,20 @@ impl<S: ConnectionSite> Session<S> {
                     continue;
                 }
                 Event::Data { stream, bytes, end } => {
-                    let has_desk = shared.desk(stream).is_some();
-                    if !has_desk {
+                    let has_inbox = shared.inbox(stream).is_some();
+                    if !has_inbox {
                         shared.engine.used(stream, bytes.len(), &mut shared.out);
                     }
-                    shared.lay(stream, |desk| {
-                        desk.data.push_back(Bytes::copy_from_slice(bytes));
-                        desk.has_ended = end;
+                    shared.deliver(stream, |inbox| {
+                        inbox.data.push_back(Bytes::copy_from_slice(bytes));
+                        inbox.has_ended = end;
                     });
                 }
-                Event::Trailers { stream, fields } => shared.lay(stream, |desk| {
-                    (desk.trailers, desk.has_ended) = (fields, true);
+                Event::Trailers { stream, fields } => shared.deliver(stream, |inbox| {
+                    (inbox.trailers, inbox.has_ended) = (fields, true);
                 }),
                 Event::Reset { stream, code, fault } => {
-                    shared.lay(stream, |desk| (desk.is_reset, desk.fault) = (true, fault));
+                    shared.deliver(stream, |inbox| (inbox.is_reset, inbox.fault) = (true, fault));
                     drop(state);
                     self.forget(stream);
                     self.tell_fault(stream, code, fault);
@@ -173,7 +173,7 @@ impl<S: ConnectionSite> Session<S> {
         self.enqueue(Waiting { urgency, request, refusal: None, started_us });
     }
 
-    /// Ends a connection for whose unread bodies no slow bytes are left.
+    /// Reserves slow bytes for unread request bodies. Ends the connection if none are left.
     fn bound_unread(&mut self) {
         let unread = self.state.borrow().unread();
         if unread <= UNREAD {
@@ -198,7 +198,7 @@ impl<S: ConnectionSite> Session<S> {
         &self.serving.site.settings(self.connection.server as usize).http2
     }
 
-    /// Drops a request that has not begun and was reset.
+    /// Drops a waiting request whose stream was reset.
     fn forget(&mut self, stream: u32) {
         let place = self.waiting.iter().position(|waiting| waiting.request.stream == stream);
         if let Some(waiting) = place.and_then(|place| self.waiting.remove(place)) {
@@ -232,13 +232,13 @@ impl<S: ConnectionSite> Session<S> {
         }
     }
 
-    /// Whether a request waits that may begin while so many streams hold a credit.
+    /// Whether a waiting request may begin while `active` streams hold a credit.
     pub(crate) fn may_start(&self, active: usize) -> bool {
         let is_gone = self.state.borrow().is_gone;
         !self.waiting.is_empty() && !is_gone && active + self.spawned.len() < self.active
     }
 
-    /// Notes that a stream has ended that had to wait.
+    /// Raises the number of streams that may hold a credit, because a waiting stream has ended.
     pub(crate) fn note_end(&mut self) {
         let most = self.settings().engine.max_streams as usize;
         self.active = (self.active * 2).min(most.max(FIRST_ACTIVE));
@@ -249,7 +249,7 @@ impl<S: ConnectionSite> Session<S> {
         self.waiting.is_empty() && self.spawned.is_empty()
     }
 
-    /// Drops the requests that wait, where the connection is gone.
+    /// Drops the waiting requests of a connection that is broken.
     pub(crate) fn drop_waiting(&mut self) {
         while let Some(waiting) = self.waiting.pop_front() {
             let stream = waiting.request.stream;
@@ -263,8 +263,8 @@ impl<S: ConnectionSite> Session<S> {
         self.state.borrow().unsent() >= MOST_UNSENT / 2
     }
 
-    /// Serves the most urgent request that waits. One that must wait takes the credit. Returns how
-    /// much work it was beyond a plain request.
+    /// Serves the most urgent waiting request. A request that becomes a future takes the credit.
+    /// Returns the work of the request in units of a plain request, beyond the first one.
     pub(crate) fn start_next(&mut self, credit: &mut Option<Credit>) -> u32 {
         let Some(waiting) = self.waiting.pop_front() else { return 0 };
         let Waiting { mut request, refusal, started_us, .. } = waiting;
@@ -325,7 +325,8 @@ impl<S: ConnectionSite> Session<S> {
                 true
             }
         };
-        // The first byte is sent at the end of the exchange, which `finish` assumes.
+        // The frames are sent at the end of the turn, so `finish` takes the end of the exchange as
+        // the time of the first byte.
         reply.finish(&self.serving, &mut self.connection, is_aborted);
         self.state.borrow_mut().close(stream);
     }

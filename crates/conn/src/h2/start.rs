@@ -16,14 +16,14 @@ use evenkeel_sys::dispatch::{Outcome, ParkReason};
 use std::io::ErrorKind;
 use std::rc::Rc;
 
-/// The fewest bytes that identify a preface: `PRI` is no HTTP/1 method (RFC 9113, section 3.4).
+/// How many bytes identify a preface: `PRI` is not a method of HTTP/1 (RFC 9113, section 3.4).
 const KNOWN_PREFACE: usize = 4;
 
-/// The answer to a request that asks to go on in HTTP/2.
+/// The response to a request for an upgrade to HTTP/2.
 const SWITCHING: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n";
 
-/// A request of HTTP/1.1 that asks to go on in HTTP/2.
+/// A request of HTTP/1.1 that asks for an upgrade to HTTP/2.
 pub(crate) struct Upgrade {
     pub(crate) request: Box<Request>,
     /// When its first byte came, on the monotonic clock in microseconds.
@@ -32,8 +32,8 @@ pub(crate) struct Upgrade {
     pub(crate) settings: Vec<u8>,
 }
 
-/// Makes a request of HTTP/1.1 one of HTTP/2: what concerns the connection goes (h2_request.c:
-/// h2_request_rcreate).
+/// Converts a request of HTTP/1.1 to one of HTTP/2: removes its connection-specific fields
+/// (h2_request.c: h2_request_rcreate).
 fn translate(request: &mut Request) {
     let head = request.head.receive();
     head.version = Version::Http2;
@@ -45,7 +45,7 @@ fn translate(request: &mut Request) {
     head.fields.remove("HTTP2-Settings");
 }
 
-/// What a turn begins with.
+/// The input at the beginning of a turn.
 pub(crate) struct Arrived {
     /// Where the bytes that were read begin in the buffer.
     pub(crate) at: usize,
@@ -58,8 +58,8 @@ pub(crate) struct Arrived {
 }
 
 impl<S: ConnectionSite> Serving<S> {
-    /// Whether the connection speaks HTTP/2 from its first byte on: its handshake of TLS has agreed
-    /// on that, or its first bytes say so where that is allowed (H2Direct).
+    /// Whether the connection speaks HTTP/2 from its first byte on: the TLS handshake has negotiated
+    /// it, or the first bytes are the preface and H2Direct allows that.
     pub(crate) fn speaks_h2(&self, connection: &Connection, first: &[u8]) -> bool {
         let facts = connection.secure.as_ref();
         if facts.is_some_and(|facts| facts.protocol.as_deref() == Some(b"h2")) {
@@ -71,7 +71,7 @@ impl<S: ConnectionSite> Serving<S> {
         is_direct && known >= KNOWN_PREFACE && first.get(..known) == PREFACE.get(..known)
     }
 
-    /// The engine of a connection that begins, with its preface.
+    /// The engine of a new connection, and a buffer with the server's preface.
     fn engine(&self, connection: &Connection) -> (Box<Engine>, Vec<u8>) {
         let mut out = self.thread.take_frames();
         let settings = self.site.settings(connection.server as usize);
@@ -94,7 +94,7 @@ impl<S: ConnectionSite> Serving<S> {
         self.turn_h2(transport, session, buffer, arrived, budget)
     }
 
-    /// Begins a connection of HTTP/2 of which nothing was read as a task.
+    /// Begins a connection of HTTP/2 as a task, before any byte was received.
     pub(crate) fn wait_for_h2(
         self: &Rc<Self>,
         transport: Transport,
@@ -105,8 +105,8 @@ impl<S: ConnectionSite> Serving<S> {
         SessionTask::go_on(session, Link::new(&self.thread, transport, Inbox::default(), false))
     }
 
-    /// The settings of a client that asks to go on in HTTP/2 with a request of HTTP/1.1 in clear
-    /// text (RFC 7540, section 3.2). A request with a body is answered in HTTP/1.1.
+    /// The client's settings if a request of HTTP/1.1 in clear text asks for an upgrade to HTTP/2
+    /// (RFC 7540, section 3.2). A request with a body is answered in HTTP/1.1.
     pub(crate) fn asks_for_h2(
         &self,
         connection: &Connection,
@@ -133,7 +133,7 @@ impl<S: ConnectionSite> Serving<S> {
         }
     }
 
-    /// Goes on in HTTP/2 behind a request of HTTP/1.1 that asked for it.
+    /// Switches to HTTP/2 after a request of HTTP/1.1 that has asked for it.
     pub(crate) fn upgrade_to_h2(
         self: &Rc<Self>,
         mut transport: Transport,
@@ -163,7 +163,7 @@ impl<S: ConnectionSite> Serving<S> {
         }
     }
 
-    /// A turn of a connection that was parked.
+    /// Runs a turn of a connection that was parked.
     pub(crate) fn resume_h2(
         self: &Rc<Self>,
         transport: Transport,
@@ -236,8 +236,8 @@ impl<S: ConnectionSite> Serving<S> {
         SessionTask::go_on(session, Link::new(&self.thread, transport, Inbox::default(), more))
     }
 
-    /// Serves the requests that wait as far as credits and the turn allow. False if the connection
-    /// is broken.
+    /// Serves waiting requests as far as the credits and the turn's budget allow. False if the
+    /// connection is broken.
     fn serve_h2(
         &self,
         transport: &mut Transport,
@@ -267,12 +267,12 @@ impl<S: ConnectionSite> Serving<S> {
         true
     }
 
-    /// Drops the session of a connection that is broken. No stream of it has become a future yet.
+    /// Drops the session of a broken connection. None of its streams is a future yet.
     fn give_up(&self, mut session: Session<S>) -> Outcome {
         session.state.borrow_mut().leave();
         session.drop_waiting();
         if !session.is_quiet() {
-            // What has begun is recorded by its future.
+            // The futures of requests that have begun record them.
             return SessionTask::go_on(session, Link::gone(&self.thread));
         }
         if let Some((_, _, out)) = session.into_parts() {

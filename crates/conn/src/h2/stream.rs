@@ -1,9 +1,9 @@
-//! A stream that has to wait for the body of its request, for its handler or for its client. It is
-//! a future that the session polls, and it holds a credit lease of its own.
+//! A stream that waits for the body of its request, for its handler or for its client. It is a
+//! future that the session polls, and it has a credit lease of its own.
 
 use super::body::StreamBody;
-use super::desk::State;
 use super::reply::StreamReply;
+use super::shared::State;
 use super::writer::has_left;
 use crate::exchange::credit::Lease;
 use crate::exchange::request_body::{Reception, RequestBody};
@@ -23,13 +23,13 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where a stream goes on.
+/// Where the future of a stream begins.
 pub(crate) enum Begin {
-    /// Before the phases, of a request with a body.
+    /// Before the phases: the request has a body.
     Request(Box<Request>, Begun),
-    /// In a handler; with the head of the request, for the page after a panic.
+    /// In a handler. The head of the request is for the error page after a panic.
     Pending(Pending, Begun, ReceivedHead),
-    /// In the response.
+    /// In sending the response.
     Reply(Box<StreamReply>),
 }
 
@@ -44,12 +44,12 @@ pub(crate) struct StreamTask<S> {
 }
 
 impl<S: ConnectionSite> StreamTask<S> {
-    /// Serves the request to its record. Returns what the connection has learned.
+    /// Serves the request until it is recorded. Returns the changed state of the connection.
     pub(crate) async fn run(mut self, begin: Begin) -> Connection {
         let (mut reply, body) = match begin {
             Begin::Request(request, begun) => Box::pin(self.request(request, begun)).await,
             Begin::Pending(pending, mut begun, head) => {
-                // The page for a head that was refused may have begun without a credit.
+                // The error page of a refused request may have begun without a credit.
                 poll_fn(|context| self.lease.poll_hold(context)).await;
                 let (request, response) = self.pending(pending, head, &mut begun).await;
                 (self.reply(request, response, begun, None), None)
@@ -79,7 +79,7 @@ impl<S: ConnectionSite> StreamTask<S> {
         }
         let Exchange { request, begun, .. } = &mut reply.exchange;
         if begun.slot.is_none() {
-            // The stream gave its status slot back while its client was slow, and takes a new one.
+            // The stream has released its status slot while its client was slow. Take a new one.
             begun.slot = self.serving.show(&self.connection, request);
         }
         reply.finish(&self.serving, &mut self.connection, sent.is_err());

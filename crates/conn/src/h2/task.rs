@@ -1,8 +1,8 @@
-//! A session that has to wait, as a task. It reads, serves and sends, polls the futures of its
-//! streams, and parks the connection once nothing is left to do.
+//! A session that waits, as a task. It receives, serves and sends, polls the futures of its streams,
+//! and parks the connection when there is nothing left to do.
 
-use super::desk::MOST_UNSENT;
 use super::session::{Session, Spawned, engine_ms};
+use super::shared::MOST_UNSENT;
 use super::stream::StreamTask;
 use crate::exchange::credit::Lease;
 use crate::exchange::slow_bytes::Share;
@@ -25,26 +25,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// The requests that a session begins in a row before it yields to other connections.
+/// How many requests a session begins before it sends, receives and polls its streams.
 const MOST_AT_ONCE: usize = 32;
 
-/// The rounds of reading, serving and sending before it yields to other connections.
+/// How many rounds of receiving, serving and sending a session runs before it yields to other
+/// connections.
 const MOST_ROUNDS: usize = 8;
 
-/// A stream, until its request is recorded: its number, and what the connection has learned.
+/// The future of a stream. Its output is the number of the stream and the changed state of the
+/// connection; no state after a panic.
 type StreamFuture = Pin<Box<dyn Future<Output = (u32, Option<Connection>)>>>;
 
-/// A session in a task.
+/// A session that runs as a task.
 pub(crate) struct SessionTask<S> {
     session: Session<S>,
     link: Rc<Link>,
     streams: FuturesUnordered<StreamFuture>,
     /// The leases of the streams.
     leases: Vec<(u32, Rc<Lease>)>,
-    /// Where the session stands in line for credits.
+    /// The lease with which the session waits for a credit for its next request.
     lease: Lease,
     credit: Option<Credit>,
-    /// Nothing can be sent or received any more.
+    /// Whether the connection is broken: nothing can be sent or received.
     is_broken: bool,
     /// The time since which nothing could be sent, and the number of bytes sent until then.
     blocked: Option<(u64, u64)>,
@@ -53,12 +55,12 @@ pub(crate) struct SessionTask<S> {
     /// The time since which a frame is incomplete.
     partial_ms: Option<u64>,
     alarm: Option<(u64, Pin<Box<Sleep>>)>,
-    /// No stream has begun yet: the task may be dropped.
+    /// Whether no stream has begun yet, so that the task may be dropped.
     is_first: bool,
 }
 
 impl<S: ConnectionSite> SessionTask<S> {
-    /// Goes on with a session as a task.
+    /// Continues a session as a task.
     pub(crate) fn go_on(session: Session<S>, link: Rc<Link>) -> Outcome {
         let lease = Lease::new(&session.serving.thread.place, None);
         let is_first = session.is_quiet() && !session.state.borrow().engine.has_begun();
@@ -174,7 +176,8 @@ impl<S: ConnectionSite> SessionTask<S> {
             return false;
         }
         if self.link.inbox.borrow().is_empty() {
-            // While a stream is at work, nobody waits for the client.
+            // While a stream is being served, the connection does not count as one that waits for
+            // its client.
             let is_tracked = self.streams.is_empty() && self.session.is_quiet();
             match self.link.poll_receive(context, is_tracked) {
                 Poll::Pending => return false,
@@ -190,7 +193,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         true
     }
 
-    /// Begins requests that wait, each with a credit. Says whether one was begun.
+    /// Begins waiting requests, each with a credit. Returns whether one has begun.
     fn start(&mut self, context: &mut Context<'_>) -> bool {
         let mut started = 0;
         loop {
@@ -217,7 +220,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         started > 0
     }
 
-    /// Polls the futures of the streams. Says whether one has ended, or has begun.
+    /// Polls the futures of the streams. Returns whether one has begun or ended.
     fn poll_streams(&mut self, context: &mut Context<'_>) -> bool {
         let mut is_busy = !self.session.spawned.is_empty();
         for spawned in std::mem::take(&mut self.session.spawned) {
@@ -239,7 +242,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         is_busy
     }
 
-    /// The future of a stream. A panic outside of what the phases and handlers guard resets it.
+    /// The future of a stream. A panic outside the phases and handlers resets the stream.
     fn future(&mut self, spawned: Spawned) -> StreamFuture {
         let Spawned { stream, begin, credit } = spawned;
         let serving = Rc::clone(&self.session.serving);
@@ -267,7 +270,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         })
     }
 
-    /// Notes that nothing can be sent or received any more.
+    /// Marks the connection as broken.
     fn fail(&mut self) {
         self.is_broken = true;
         self.session.state.borrow_mut().leave();
@@ -279,7 +282,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         self.session.serving.site.tell(&notice, &self.session.connection.peer);
     }
 
-    /// How the task ends, if nothing is left to do.
+    /// How the task ends, if there is nothing left to do.
     fn finished(&mut self) -> Option<Finished> {
         if self.session.state.borrow().is_gone {
             self.session.drop_waiting();
@@ -315,8 +318,7 @@ impl<S: ConnectionSite> SessionTask<S> {
         Some(Finished::Rests)
     }
 
-    /// Acts on the times of the connection, if one is over. Says whether there is something to do
-    /// now.
+    /// Acts on timeouts of the connection that have expired. Returns whether there is work now.
     fn poll_alarm(&mut self, context: &mut Context<'_>) -> bool {
         let now_ms = engine_ms();
         if !self.link.inbox.borrow().is_empty() {
@@ -371,10 +373,10 @@ impl<S: ConnectionSite> SessionTask<S> {
 /// How a task has finished.
 enum Finished {
     Closed,
-    /// The connection has come to its end.
+    /// The last frame was sent.
     Ended,
     Rests,
-    /// The first stream has begun: another task goes on.
+    /// The first stream has begun. The session continues as a task that must not be dropped.
     Begun,
 }
 

@@ -1,7 +1,7 @@
-//! Sends the pieces of a response as DATA frames, as far as the client's windows and the priorities
-//! of its streams allow.
+//! Sends the pieces of a response as DATA frames, as far as the client's flow-control windows and
+//! the priorities of its streams allow.
 
-use super::desk::{Shared, State};
+use super::shared::{Shared, State};
 use crate::exchange::pieces::{Fetched, Pieces, Progress};
 use crate::exchange::send::ResponseWriter;
 use crate::transport::link::Link;
@@ -12,33 +12,34 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// How the end of a response is told.
+/// Which frame carries END_STREAM.
 enum End {
-    /// By its last piece.
+    /// The DATA frame with the end of the last piece.
     LastPiece,
-    /// By what its stream says at its end.
+    /// Not known before the end of the body's stream.
     Stream,
-    /// By an empty frame, which is to be sent.
+    /// An empty DATA frame, which is still to be sent.
     Empty,
-    /// By trailers, which are to be sent.
+    /// HEADERS with trailers, which are still to be sent.
     Trailers(Fields),
-    /// It was told.
+    /// A frame that was written.
     Told,
 }
 
-/// What sends the body of a response on its stream.
+/// Sends the body of a response on its stream.
 pub(crate) struct StreamWriter {
     state: State,
     stream: u32,
     end: End,
-    /// Bytes that were framed.
+    /// The bytes of the frames that were written.
     pub(crate) sent: u64,
-    /// The transport, where the session is a task.
+    /// The transport, if the session is a task.
     link: Option<Rc<Link>>,
 }
 
 impl StreamWriter {
-    /// A writer behind a head of `sent` bytes, which has told the end if `is_told`.
+    /// A writer for the body after a head of `sent` bytes. `is_told` means that the head has carried
+    /// END_STREAM.
     pub(crate) fn new(
         state: &State,
         stream: u32,
@@ -54,12 +55,13 @@ impl StreamWriter {
         Self { state: state.clone(), stream, end, sent, link: None }
     }
 
-    /// Makes the writer send when the unsent frames exceed their bound.
+    /// Lets the writer send when the unsent frames reach their maximum.
     pub(crate) fn send_over(&mut self, link: &Rc<Link>) {
         self.link = Some(Rc::clone(link));
     }
 
-    /// Encodes the data that may be sent now. `WouldBlock` if the client has to be waited for.
+    /// Writes the frames that may be sent now. `WouldBlock` if the stream has to wait for its client
+    /// or for other streams.
     pub(crate) fn write(&mut self, pieces: &mut Pieces) -> io::Result<()> {
         let state = self.state.clone();
         loop {
@@ -92,13 +94,13 @@ impl StreamWriter {
         }
     }
 
-    /// Tells the end behind all pieces. An empty frame needs no window.
+    /// Ends the stream after all pieces. An empty frame needs no window.
     fn write_end(&mut self, shared: &mut Shared) -> io::Result<()> {
         let Shared { engine, out, .. } = shared;
         let before = out.len();
         match &self.end {
             End::Told => return Ok(()),
-            // The next piece is to be fetched.
+            // The caller fetches the next piece.
             End::Stream => {
                 engine.set_ready(self.stream, false);
                 return Ok(());
@@ -112,7 +114,7 @@ impl StreamWriter {
     }
 }
 
-/// Appends a frame with the front of a piece. Returns how much of it that is.
+/// Appends a DATA frame with the first `length` bytes of a piece. Returns `length`.
 fn write_frame(
     shared: &mut Shared,
     stream: u32,
@@ -141,7 +143,7 @@ fn write_frame(
     Ok(length)
 }
 
-/// Fills a buffer from a file. False if the file has become shorter than was promised.
+/// Fills a buffer from a file. False if the file has become shorter.
 fn read_whole(file: &impl std::os::fd::AsFd, buffer: Option<&mut [u8]>, mut offset: u64) -> bool {
     let Some(mut rest) = buffer else { return false };
     while !rest.is_empty() {
@@ -195,16 +197,16 @@ impl ResponseWriter for StreamWriter {
     }
 }
 
-/// Whether the client has reset a stream, or has left; if not, the future is polled again when that
-/// may change.
+/// Whether the client has reset a stream or has disconnected. If not, registers the task to be woken
+/// when that may change.
 pub(crate) fn has_left(state: &State, stream: u32, context: &Context<'_>) -> bool {
     let mut shared = state.borrow_mut();
     if shared.is_gone {
         return true;
     }
-    match shared.desk(stream) {
-        Some(desk) if !desk.is_reset => {
-            desk.wait(context);
+    match shared.inbox(stream) {
+        Some(inbox) if !inbox.is_reset => {
+            inbox.wait(context);
             false
         }
         _ => true,

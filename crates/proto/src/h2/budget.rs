@@ -1,34 +1,35 @@
-//! Budgets of a connection against floods. Each frame that costs the server something and brings it
-//! nothing takes a token. Time and useful work bring tokens back; a client that has none left is
-//! sent away.
+//! Token buckets that protect a connection from floods. Each frame that costs the server work and
+//! is not part of a useful exchange takes a token. Time and completed work refill the buckets. The
+//! connection ends when a bucket is empty.
 
 use super::frame::ErrorCode;
 
-/// Tokens of a kind at the beginning, and at most.
+/// The initial and maximum number of tokens of each kind.
 const MOST: u32 = 100;
 
-/// Tokens of a kind that a second brings back.
+/// The number of tokens of each kind that are refilled in a second.
 const PER_SECOND: u64 = 10;
 
-/// Window updates that each frame of data pays for.
+/// The number of WINDOW_UPDATE tokens that each DATA frame sent adds: the client acknowledges it to
+/// the stream and to the connection.
 const UPDATES_PER_FRAME: u32 = 8;
 
-/// DATA frames below so many bytes are tiny.
+/// DATA frames with fewer bytes than this count as tiny.
 pub(crate) const TINY: usize = 256;
 
-/// The kind of frame or event that a token pays for.
+/// The kind of frame or event that takes a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expense {
-    /// A stream that was begun for nothing: the client resets it, or we do for its fault
-    /// (CVE-2023-44487, CVE-2025-8671).
+    /// A stream that is reset before its response is complete, by the client or by the server
+    /// because of a client error (CVE-2023-44487, CVE-2025-8671).
     Reset,
     Ping,
     Settings,
     Priority,
-    /// Frames of unknown kinds, and those for streams that are closed.
+    /// Frames of unknown types, and frames for closed streams.
     Ignored,
     WindowUpdate,
-    /// DATA frames with little in them.
+    /// DATA frames below [`TINY`] bytes.
     Tiny,
 }
 
@@ -39,13 +40,13 @@ const KINDS: usize = 7;
 #[derive(Debug)]
 pub(crate) struct Budget {
     tokens: [u32; KINDS],
-    /// Streams that we have reset for the client's fault.
+    /// The number of streams that the server has reset because of a client error.
     faults: u32,
-    /// When time last brought tokens, in milliseconds.
+    /// When tokens were last refilled by time, in milliseconds.
     filled_ms: u64,
 }
 
-/// A flood, as the code that ends the connection and what the error log is told.
+/// A connection error: the code for GOAWAY, and the text for the error log.
 pub(crate) type Flood = (ErrorCode, &'static str);
 
 impl Budget {
@@ -53,7 +54,7 @@ impl Budget {
         Self { tokens: [MOST; KINDS], faults: 0, filled_ms: now_ms }
     }
 
-    /// Brings back what the time since the last call does.
+    /// Refills tokens for the time since the last call.
     pub(crate) fn pass(&mut self, now_ms: u64) {
         let earned = now_ms.saturating_sub(self.filled_ms) * PER_SECOND / 1000;
         if earned == 0 {
@@ -62,7 +63,7 @@ impl Budget {
         self.filled_ms += earned * 1000 / PER_SECOND;
         let earned = u32::try_from(earned).unwrap_or(MOST);
         for tokens in &mut self.tokens {
-            // Window updates may have more, because each frame of data brings some.
+            // WINDOW_UPDATE may exceed the usual maximum, because each DATA frame sent adds tokens.
             *tokens = (*tokens).max(tokens.saturating_add(earned).min(MOST));
         }
     }
@@ -76,8 +77,8 @@ impl Budget {
         }
     }
 
-    /// Notes that we reset a stream for the client's fault; the connection ends with more than
-    /// `most` of these (H2MaxStreamErrors).
+    /// Counts a stream that the server resets because of a client error. More than `most` of them
+    /// end the connection (H2MaxStreamErrors).
     pub(crate) fn note_fault(&mut self, most: u32) -> Result<(), Flood> {
         self.faults = self.faults.saturating_add(1);
         if self.faults > most {
@@ -86,17 +87,17 @@ impl Budget {
         self.take(Expense::Reset)
     }
 
-    /// Notes a response that was sent whole.
+    /// Refills a token for a response that was sent completely.
     pub(crate) fn note_response(&mut self) {
         self.add(Expense::Reset, 1, MOST);
     }
 
-    /// Notes a frame of data that was sent.
+    /// Refills tokens for a DATA frame that was sent.
     pub(crate) fn note_data_sent(&mut self) {
         self.add(Expense::WindowUpdate, UPDATES_PER_FRAME, 1 << 20);
     }
 
-    /// Notes a frame of data that was received.
+    /// Takes or refills a token for a DATA frame that was received, depending on its length.
     pub(crate) fn note_data(&mut self, length: usize) -> Result<(), Flood> {
         if length < TINY {
             return self.take(Expense::Tiny);
@@ -120,7 +121,7 @@ fn text(expense: Expense) -> &'static str {
         Expense::Priority => "too many priority frames",
         Expense::Ignored => "too many frames of unknown kinds or for closed streams",
         Expense::WindowUpdate => "too many WINDOW_UPDATE frames",
-        Expense::Tiny => "too many DATA frames with next to no data",
+        Expense::Tiny => "too many tiny DATA frames",
     }
 }
 

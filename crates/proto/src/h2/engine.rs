@@ -1,5 +1,5 @@
-//! The engine of a connection: what it knows, its beginning and its end. `incoming.rs` reads the
-//! frames of the client, `outgoing.rs` writes ours.
+//! The engine of a connection: its state, its start and its shutdown. `incoming.rs` processes the
+//! client's frames, `outgoing.rs` writes the server's.
 
 use super::budget::{Budget, Flood};
 use super::flow::{self, ReceiveWindow, SendWindow};
@@ -13,17 +13,17 @@ use super::stream::{Receiving, Sending, Stream, Streams};
 use crate::Refusal;
 use evenkeel_message::{Fields, RequestHead};
 
-/// Milliseconds after which a client is told for good which streams are still served, if it has not
-/// answered the first announcement.
+/// How long the server waits for the answer to its first GOAWAY, in milliseconds, before it sends
+/// the second one, which names the last stream that it serves.
 const ANNOUNCED_MS: u64 = 1_000;
 
-/// The payload of the PING that follows the first announcement of the end.
+/// The payload of the PING that follows the first GOAWAY.
 pub(crate) const LEAVING: &[u8; 8] = b"evenkeel";
 
-/// What the client has said.
+/// What the client's frames mean for the caller.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A request has begun. Its head is in the [`RequestHead`] of the call.
+    /// A request has begun. Its head is in the [`RequestHead`] that the caller has passed.
     Head {
         /// Its stream.
         stream: u32,
@@ -46,40 +46,40 @@ pub enum Event<'a> {
         /// The fields.
         fields: Fields,
     },
-    /// The stream was reset: nothing more comes, and nothing may be sent. It is to be released once
-    /// its request has ended here.
+    /// The stream was reset: nothing more is received or sent on it. The caller releases it when
+    /// the request has ended.
     Reset {
         /// The stream.
         stream: u32,
         /// Why.
         code: ErrorCode,
-        /// What the error log is told if the stream was reset for the client's fault.
+        /// The text for the error log if the server has reset the stream because of a client error.
         fault: Option<&'static str>,
     },
-    /// A request that is malformed was reset, and is nothing to serve.
+    /// A malformed request was reset. The caller does not serve it.
     Malformed {
         /// Its stream.
         stream: u32,
-        /// What the error log is told.
+        /// The text for the error log.
         fault: &'static str,
     },
-    /// The connection has failed. What is in the buffer is to be sent, and no more is received.
+    /// The connection has failed. The caller sends what is in the buffer and receives no more.
     Failed(Fault),
 }
 
 /// Why a connection has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The code that the client is told.
+    /// The code in GOAWAY.
     pub code: ErrorCode,
-    /// What the error log is told.
+    /// The text for the error log.
     pub text: &'static str,
 }
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// So many bytes of the preface have come.
+    /// So many bytes of the preface were received.
     Preface(usize),
     /// The client's first frame must be SETTINGS.
     Settings,
@@ -87,13 +87,14 @@ pub(crate) enum Phase {
     Failed,
 }
 
-/// How far the end of a connection has come.
+/// The phase of the graceful shutdown of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Not,
-    /// The client was asked to begin no more streams, at this time in milliseconds.
+    /// The first GOAWAY, which asks the client to begin no more streams, was sent at this time in
+    /// milliseconds.
     Announced(u64),
-    /// The client was told that streams above this number are not served.
+    /// The second GOAWAY was sent: streams above this number are not served.
     Told(u32),
 }
 
@@ -104,7 +105,7 @@ pub struct Engine {
     pub(super) decoder: Decoder,
     pub(super) incoming: Incoming,
     pub(super) streams: Streams,
-    /// The highest number of a stream of the client.
+    /// The highest stream number that the client has used.
     pub(super) last: u32,
     pub(super) send_window: SendWindow,
     pub(super) receive_window: ReceiveWindow,
@@ -113,19 +114,18 @@ pub struct Engine {
     pub(super) ending: Ending,
     pub(super) budget: Budget,
     pub(super) scratch: Scratch,
-    /// Priorities of streams that are still to begin.
+    /// Priorities of streams that have not begun yet.
     pub(super) early: Vec<(u32, Priority)>,
-    /// Whether the client begins no more streams.
+    /// Whether the client has sent GOAWAY: it begins no more streams.
     pub(super) client_leaves: bool,
-    /// The turns of streams that share the connection.
+    /// The number of DATA frames sent, for the round robin of incremental streams.
     pub(super) turn: u32,
     /// Whether the priority of an open stream has changed since it was last asked for.
     pub(super) is_reprioritised: bool,
 }
 
 impl Engine {
-    /// The engine of a connection of which nothing was read, at a time in milliseconds. Appends the
-    /// server's preface.
+    /// The engine of a new connection, at a time in milliseconds. Appends the server's preface.
     #[must_use]
     pub fn new(settings: EngineSettings, now_ms: u64, out: &mut Vec<u8>) -> Self {
         frame::write_settings(out, &settings.told());
@@ -153,8 +153,8 @@ impl Engine {
         }
     }
 
-    /// Begins stream 1 for a request of HTTP/1.1 that asked to go on in HTTP/2 and has no body.
-    /// `payload` is that of SETTINGS, as its field HTTP2-Settings had it (RFC 7540, section 3.2).
+    /// Begins stream 1 for a request of HTTP/1.1 that asks for an upgrade to HTTP/2 and has no body.
+    /// `payload` is the payload of SETTINGS in its field HTTP2-Settings (RFC 7540, section 3.2).
     ///
     /// # Errors
     /// The settings are malformed.
@@ -171,7 +171,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a stream whose head has come.
+    /// Adds a stream whose request head was received.
     pub(super) fn begin_stream(
         &mut self,
         id: u32,
@@ -196,9 +196,9 @@ impl Engine {
         });
     }
 
-    /// Takes what has come, up to the next event. `head` gets the head of a request that begins.
-    /// The caller calls again until there is no event; then all of `input` was taken. Frames that
-    /// answer the client are appended to `out`.
+    /// Processes `input` up to the next event. `head` receives the head of a request that begins.
+    /// The caller repeats the call until it returns no event; all of `input` is processed then.
+    /// Frames that answer the client are appended to `out`.
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -220,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Ends the connection for a fault of the client.
+    /// Ends the connection because of a client error.
     fn fail(&mut self, (code, text): Flood, out: &mut Vec<u8>) {
         frame::write_goaway(out, self.last, code, text);
         self.phase = Phase::Failed;
@@ -234,8 +234,8 @@ impl Engine {
         }
     }
 
-    /// Asks the client to begin no more streams. Those that it has begun are served (RFC 9113,
-    /// section 6.8).
+    /// Begins a graceful shutdown: asks the client to begin no more streams. The streams that it has
+    /// begun are served (RFC 9113, section 6.8).
     pub fn shut_down(&mut self, now_ms: u64, out: &mut Vec<u8>) {
         if self.ending == Ending::Not && self.phase != Phase::Failed {
             frame::write_goaway(out, 0x7fff_ffff, ErrorCode::NoError, "");
@@ -244,8 +244,8 @@ impl Engine {
         }
     }
 
-    /// Tells the client which streams are served, if it was asked to begin no more and has not
-    /// answered in time. Says in how many milliseconds this function is to be called again.
+    /// Sends the second GOAWAY if the client has not answered the first one in time. Returns after
+    /// how many milliseconds the caller calls this function again.
     pub fn tick(&mut self, now_ms: u64, out: &mut Vec<u8>) -> Option<u64> {
         let Ending::Announced(since_ms) = self.ending else { return None };
         let left_ms = (since_ms + ANNOUNCED_MS).saturating_sub(now_ms);
@@ -256,7 +256,7 @@ impl Engine {
         None
     }
 
-    /// Tells the client that streams after the last one are not served.
+    /// Sends the second GOAWAY: streams after the last one are not served.
     pub(super) fn tell_end(&mut self, out: &mut Vec<u8>) {
         if let Ending::Announced(_) = self.ending {
             frame::write_goaway(out, self.last, ErrorCode::NoError, "");
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Whether the connection is over: it has failed, or no stream is left and none may begin.
+    /// Whether the connection has ended: it has failed, or no stream is open and none may begin.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let begins_none = self.client_leaves || matches!(self.ending, Ending::Told(_));
@@ -289,7 +289,7 @@ impl Engine {
         self.streams.len()
     }
 
-    /// Whether a frame has come in part, or a header block.
+    /// Whether an incomplete frame or header block was received.
     #[must_use]
     pub fn has_partial(&self) -> bool {
         self.incoming.has_partial() || matches!(self.phase, Phase::Preface(1..))
@@ -301,7 +301,7 @@ impl Engine {
         self.last > 0
     }
 
-    /// Gives back the memory that is not used while the connection rests.
+    /// Frees the memory that an idle connection does not need.
     pub fn pack(&mut self) {
         self.decoder.pack();
         self.incoming.pack();

@@ -1,18 +1,18 @@
 //! The flow-control windows of a connection and of a stream (RFC 9113, section 5.2), for each
 //! direction.
 
-/// The most that a window may hold.
+/// The maximum size of a window.
 pub(crate) const MOST: i64 = 0x7fff_ffff;
 
-/// The window at the beginning, where nothing says otherwise.
+/// The default initial size of a window.
 pub(crate) const INITIAL: u32 = 65_535;
 
-/// What may still be sent.
+/// How many bytes the server may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SendWindow(pub(crate) i64);
 
 impl SendWindow {
-    /// Opens the window. False if it becomes larger than a window may be.
+    /// Enlarges the window. False if it exceeds the maximum size.
     pub(crate) fn open(&mut self, increment: i64) -> bool {
         self.0 += increment;
         self.0 <= MOST
@@ -22,18 +22,19 @@ impl SendWindow {
         self.0 -= length as i64;
     }
 
-    /// How much may be sent; none after a SETTINGS that has closed the window.
+    /// How many bytes may be sent; 0 if SETTINGS has made the window negative.
     pub(crate) fn left(self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
     }
 }
 
-/// What the client may still send. It is told of what was used once that is half of the window.
+/// How many bytes the client may still send. The server sends a WINDOW_UPDATE once half of the
+/// window was consumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiveWindow {
     size: u32,
     left: u32,
-    /// What was used, and the client was not told.
+    /// The bytes that were consumed since the last WINDOW_UPDATE.
     used: u32,
 }
 
@@ -42,7 +43,7 @@ impl ReceiveWindow {
         Self { size, left: size, used: 0 }
     }
 
-    /// Notes what has arrived. False if the window does not allow it.
+    /// Counts received bytes. False if they exceed the window.
     pub(crate) fn receive(&mut self, length: usize) -> bool {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let left = self.left.checked_sub(length);
@@ -50,8 +51,7 @@ impl ReceiveWindow {
         left.is_some()
     }
 
-    /// Notes that so many bytes were used. Returns by how much the window is to be opened, if it is
-    /// worth a frame.
+    /// Counts consumed bytes. Returns the increment for a WINDOW_UPDATE if one is due.
     pub(crate) fn use_up(&mut self, length: usize) -> Option<u32> {
         self.used = self.used.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
         if self.used == 0 || self.used < self.size / 2 {

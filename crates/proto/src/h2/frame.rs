@@ -7,7 +7,7 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The length of the head of a frame.
 pub const FRAME_HEAD: usize = 9;
 
-/// The most bytes of a frame that a client may send: our SETTINGS leave it at its default.
+/// The maximum payload of a client's frame: the server's SETTINGS leave the default.
 pub(crate) const MOST_PAYLOAD: usize = 16_384;
 
 /// The kinds of frames.

@@ -1,5 +1,6 @@
-//! HPACK (RFC 7541): header blocks to fields and back. The encoder keeps no table, so a block means
-//! the same on every connection. The decoder has the dynamic table that a client fills.
+//! HPACK (RFC 7541): decodes and encodes header blocks. The encoder uses no dynamic table, so a
+//! block has the same meaning on every connection. The decoder has the dynamic table that a client
+//! fills.
 
 mod decode;
 mod encode;

@@ -1,5 +1,5 @@
-//! Reads the frames of the client: their checks, and the states that they change (RFC 9113,
-//! sections 4 to 6).
+//! Processes the client's frames: checks them and changes the states of streams and connection (RFC
+//! 9113, sections 4 to 6).
 
 use super::budget::{Expense, Flood};
 use super::engine::{Ending, Engine, Event, LEAVING, Phase};
@@ -12,37 +12,37 @@ use super::request::{Flaw, HeadMaker, TrailerMaker};
 use super::stream::{Receiving, ResetBy, Sending, closed};
 use evenkeel_message::RequestHead;
 
-/// CONTINUATION frames of a header block, at most (CVE-2024-27316).
+/// The maximum number of CONTINUATION frames of a header block (CVE-2024-27316).
 const MOST_CONTINUATIONS: u8 = 8;
 
-/// The memory for the heads of a connection's streams, in bytes as RFC 7541 counts them.
+/// The maximum size of the request heads of all open streams, as RFC 7541 counts bytes.
 const MOST_HEADS: usize = 256 << 10;
 
-/// Priorities of streams that have not begun, at most.
+/// The maximum number of priorities of streams that have not begun.
 const MOST_EARLY: usize = 8;
 
 /// The incomplete frame or header block at the end of the input.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// The front of a frame that is not DATA.
+    /// The received bytes of an incomplete frame other than DATA.
     partial: Vec<u8>,
-    /// A DATA frame, of which something is still to come.
+    /// An incomplete DATA frame.
     data: Option<DataFrame>,
-    /// A header block, of which CONTINUATION frames are still to come.
+    /// An incomplete header block: CONTINUATION frames follow.
     block: Option<Block>,
 }
 
-/// What is still to come of a DATA frame.
+/// The rest of a DATA frame.
 #[derive(Clone, Copy, Debug)]
 struct DataFrame {
     stream: u32,
-    /// Whether the byte with the length of the padding is still to come.
+    /// Whether the byte with the length of the padding was not received yet.
     is_padded: bool,
     left: usize,
     padding: usize,
-    /// Whether the frame ends the body, and that is still to be told.
+    /// Whether the frame ends the body, and no event has said so yet.
     end: bool,
-    /// The data belongs to a stream of which nothing more is wanted.
+    /// Whether the data is discarded, because its stream was reset or is not served.
     is_ignored: bool,
 }
 
@@ -53,25 +53,24 @@ struct Block {
     end: bool,
     fate: Fate,
     continuations: u8,
-    /// Bytes that were received for it.
+    /// The bytes that were received for it, frame heads included.
     wire_bytes: usize,
     bytes: Vec<u8>,
 }
 
-/// What becomes of a header block once it is decoded, which it is in any case: the dynamic table
-/// depends on it.
+/// What a header block is for. Every block is decoded, because it may change the dynamic table.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Request,
     Trailers,
     Ignore,
-    /// The stream is reset.
+    /// For nothing: the stream is reset with this code.
     Fault(ErrorCode, &'static str),
 }
 
 /// The result of processing a part of the input.
 enum Step<'a> {
-    /// There may be more.
+    /// The input may contain more frames.
     Next,
     /// More bytes are needed.
     Wait,
@@ -91,7 +90,8 @@ impl Incoming {
         self.partial.capacity() + self.block.as_ref().map_or(0, |block| block.bytes.capacity())
     }
 
-    /// Moves bytes to the partial frame until it has `length`. False if there are too few.
+    /// Moves bytes from `input` to the partial frame until it has `length` bytes. False if `input`
+    /// has too few.
     fn fill(&mut self, input: &mut &[u8], length: usize) -> bool {
         let wanted = length.saturating_sub(self.partial.len()).min(input.len());
         let (now, rest) = input.split_at(wanted);
@@ -110,7 +110,7 @@ fn frame_size(text: &'static str) -> Flood {
 }
 
 impl Engine {
-    /// Takes what has come, up to the next event.
+    /// Processes `input` up to the next event.
     pub(super) fn advance<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -131,13 +131,13 @@ impl Engine {
         }
     }
 
-    /// Takes the preface of the client (section 3.4).
+    /// Checks the client's preface (section 3.4).
     fn take_preface<'a>(&mut self, input: &mut &[u8], taken: usize) -> Result<Step<'a>, Flood> {
         let wanted = PREFACE.get(taken..).unwrap_or_default();
         let count = wanted.len().min(input.len());
         let (now, rest) = input.split_at(count);
         if wanted.get(..count) != Some(now) {
-            return Err(protocol("a preface that is none"));
+            return Err(protocol("an invalid connection preface"));
         }
         *input = rest;
         if count < wanted.len() {
@@ -148,7 +148,7 @@ impl Engine {
         Ok(Step::Next)
     }
 
-    /// Takes a frame once it is whole, or the head of a DATA frame.
+    /// Processes a frame once it is complete; of a DATA frame, its head.
     fn take_frame<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -184,31 +184,31 @@ impl Engine {
         step
     }
 
-    /// Checks what the head of a frame shows.
+    /// Checks the head of a frame.
     fn check(&self, frame: &FrameHead) -> Result<(), Flood> {
         if frame.length > MOST_PAYLOAD {
             return Err(frame_size("a frame that is too long"));
         }
         if self.phase == Phase::Settings && (frame.kind != kind::SETTINGS || frame.has(ACK)) {
-            return Err(protocol("no SETTINGS at the beginning"));
+            return Err(protocol("the first frame is not SETTINGS"));
         }
         match &self.incoming.block {
             Some(block) if frame.kind != kind::CONTINUATION || frame.stream != block.stream => {
-                return Err(protocol("a header block without its end"));
+                return Err(protocol("a header block that is not continued"));
             }
             None if frame.kind == kind::CONTINUATION => {
-                return Err(protocol("a CONTINUATION without its beginning"));
+                return Err(protocol("CONTINUATION without HEADERS"));
             }
             _ => {}
         }
         let is_of_stream = match frame.kind {
             kind::DATA | kind::HEADERS | kind::PRIORITY | kind::RST_STREAM => true,
             kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE => false,
-            kind::PUSH_PROMISE => return Err(protocol("a PUSH_PROMISE of a client")),
+            kind::PUSH_PROMISE => return Err(protocol("PUSH_PROMISE from a client")),
             _ => return Ok(()),
         };
         if is_of_stream != (frame.stream != 0) {
-            return Err(protocol("a frame for a stream that it cannot be for"));
+            return Err(protocol("a frame whose type is not allowed on its stream"));
         }
         Ok(())
     }
@@ -304,7 +304,7 @@ impl Engine {
         };
         let id = u32::from_be_bytes(*id) & 0x7fff_ffff;
         if id.is_multiple_of(2) {
-            return Err(protocol("a PRIORITY_UPDATE for no request"));
+            return Err(protocol("PRIORITY_UPDATE for a stream that is not a client's"));
         }
         let mut priority = Priority::default();
         priority.read(field);
@@ -384,7 +384,7 @@ impl Engine {
         Ok(Step::Next)
     }
 
-    /// Resets an open stream for a fault of the client.
+    /// Resets an open stream because of a client error.
     fn fault<'a>(
         &mut self,
         id: u32,
@@ -425,13 +425,13 @@ impl Engine {
         let was_reset = self.streams.is_ignored(id);
         match self.streams.find_mut(id) {
             Some(stream) if stream.reset == Some(ResetBy::Client) => {
-                return Err(closed("DATA behind RST_STREAM"));
+                return Err(closed("DATA after RST_STREAM"));
             }
             Some(stream) if stream.reset.is_some() => data.is_ignored = true,
             Some(stream) if stream.receiving == Receiving::Ended => {
                 data.is_ignored = true;
                 self.incoming.data = Some(data);
-                return self.fault(id, ErrorCode::StreamClosed, "DATA behind its end", out);
+                return self.fault(id, ErrorCode::StreamClosed, "DATA after END_STREAM", out);
             }
             Some(stream) => {
                 if !stream.receive_window.receive(length) {
@@ -469,7 +469,7 @@ impl Engine {
             let left = data.left.checked_sub(padding + 1);
             let Some(left) = left else { return Err(protocol("more padding than there is DATA")) };
             (data.is_padded, data.left, data.padding) = (false, left, padding);
-            // Nobody reads the padding, so the windows get it back at once.
+            // No handler reads the padding, so it counts as consumed at once.
             self.give_back(Some(data.stream), padding + 1, out);
         }
         if data.left > 0 || data.end {
@@ -513,7 +513,7 @@ impl Engine {
             stream.receiving = Receiving::Ended;
         }
         if !is_right {
-            let text = "DATA unlike its content-length";
+            let text = "DATA that does not match content-length";
             return self.fault(id, ErrorCode::ProtocolError, text, out);
         }
         Ok(Step::Event(Event::Data { stream: id, bytes, end }))
@@ -553,11 +553,11 @@ impl Engine {
         Ok(Step::Next)
     }
 
-    /// What becomes of a header block, by the state of its stream (section 5.1).
+    /// Decides what a header block is for, by the state of its stream (section 5.1).
     fn fate(&mut self, frame: &FrameHead) -> Result<Fate, Flood> {
         let id = frame.stream;
         if id.is_multiple_of(2) {
-            return Err(protocol("a stream of a client with an even number"));
+            return Err(protocol("a client's stream with an even number"));
         }
         if matches!(self.ending, Ending::Told(last) if id > last) {
             return Ok(Fate::Ignore);
@@ -568,11 +568,11 @@ impl Engine {
         }
         match self.streams.find(id) {
             Some(stream) if stream.reset == Some(ResetBy::Client) => {
-                Err(closed("HEADERS behind RST_STREAM"))
+                Err(closed("HEADERS after RST_STREAM"))
             }
             Some(stream) if stream.reset.is_some() => Ok(Fate::Ignore),
             Some(stream) if stream.receiving == Receiving::Ended => {
-                Ok(Fate::Fault(ErrorCode::StreamClosed, "HEADERS behind the end of the request"))
+                Ok(Fate::Fault(ErrorCode::StreamClosed, "HEADERS after END_STREAM"))
             }
             Some(_) if !frame.has(END_STREAM) => {
                 Ok(Fate::Fault(ErrorCode::ProtocolError, "trailers that do not end the request"))
@@ -582,7 +582,7 @@ impl Engine {
             None if self.streams.has_ended(id) => {
                 Err(closed("HEADERS for a stream that is closed"))
             }
-            None => Err(protocol("a stream whose number is not above all others")),
+            None => Err(protocol("a stream number that is lower than an earlier one")),
         }
     }
 
@@ -594,7 +594,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<Step<'a>, Flood> {
         let Some(mut block) = self.incoming.block.take() else {
-            return Err(protocol("a CONTINUATION without its beginning"));
+            return Err(protocol("CONTINUATION without HEADERS"));
         };
         block.continuations += 1;
         block.wire_bytes += FRAME_HEAD + payload.len();
@@ -614,7 +614,7 @@ impl Engine {
         Ok(Step::Next)
     }
 
-    /// Decodes a header block that is whole.
+    /// Decodes a complete header block.
     fn end_block<'a>(
         &mut self,
         block: &Block,
@@ -643,7 +643,8 @@ impl Engine {
                         Ok(Step::Event(Event::Trailers { stream: block.stream, fields }))
                     }
                     fields => {
-                        let text = fields.err().unwrap_or("DATA unlike its content-length");
+                        let text =
+                            fields.err().unwrap_or("DATA that does not match content-length");
                         self.fault(block.stream, ErrorCode::ProtocolError, text, out)
                     }
                 }
@@ -714,7 +715,7 @@ impl Engine {
     }
 }
 
-/// Why a block was not decoded to its end.
+/// The connection error for a block that was not decoded completely.
 fn undecoded(is_bounded: bool) -> Flood {
     match is_bounded {
         true => (ErrorCode::CompressionError, "a header block that cannot be decoded"),
@@ -722,8 +723,8 @@ fn undecoded(is_bounded: bool) -> Flood {
     }
 }
 
-/// A stream cannot depend on itself (RFC 7540, section 5.3.1). Nothing else of its dependency
-/// counts.
+/// Checks that a stream does not depend on itself (RFC 7540, section 5.3.1). Its dependency is
+/// otherwise ignored.
 fn check_dependency(id: u32, payload: &[u8]) -> Result<(), Flood> {
     match number(payload).map(|dependency| dependency & 0x7fff_ffff) {
         Some(dependency) if dependency == id => Err(protocol("a stream that depends on itself")),

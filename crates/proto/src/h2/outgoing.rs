@@ -1,4 +1,4 @@
-//! Writes the frames of responses, and says which stream is the next to send (RFC 9218).
+//! Writes the frames of responses, and decides which stream sends next (RFC 9218).
 
 use super::engine::Engine;
 use super::flow;
@@ -10,14 +10,14 @@ use evenkeel_message::{Fields, Name, Response, Status};
 use std::cell::RefCell;
 
 impl Engine {
-    /// Whether something may be sent on a stream: it is open and was not reset.
+    /// Whether frames may be sent on a stream: it is open and was not reset.
     #[must_use]
     pub fn is_open(&self, stream: u32) -> bool {
         let stream = self.streams.find(stream);
         stream.is_some_and(|stream| stream.reset.is_none() && stream.sending != Sending::Ended)
     }
 
-    /// Appends the head of a response. `end` tells that it has no body. False if the stream was
+    /// Appends the head of a response. `end` means that there is no body. False if the stream was
     /// reset.
     pub fn respond(
         &mut self,
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// How many bytes of data the stream may send now in one frame.
+    /// The maximum length of the next DATA frame of a stream.
     #[must_use]
     pub fn writable(&self, stream: u32) -> usize {
         let Some(stream) = self.streams.find(stream).filter(|stream| stream.reset.is_none()) else {
@@ -148,16 +148,16 @@ impl Engine {
         }
     }
 
-    /// Says whether a stream has data to send.
+    /// Sets whether a stream has data to send.
     pub fn set_ready(&mut self, stream: u32, is_ready: bool) {
         if let Some(found) = self.streams.find_mut(stream) {
             found.is_ready = is_ready && found.reset.is_none();
         }
     }
 
-    /// The stream that is to send next, and how many bytes. Streams of the same urgency send to
-    /// their end one after the other, and before those that share the connection by turns (RFC
-    /// 9218, section 10).
+    /// The stream that sends next, and how many bytes. Within an urgency, each non-incremental
+    /// stream sends its whole body before the next one begins; incremental streams follow in round
+    /// robin (RFC 9218, section 10).
     #[must_use]
     pub fn next_writer(&self) -> Option<(u32, usize)> {
         if self.send_window.left() == 0 {
@@ -185,7 +185,7 @@ impl Engine {
         std::mem::take(&mut self.is_reprioritised)
     }
 
-    /// Resets a stream. What the client has sent meanwhile is ignored.
+    /// Resets a stream. Frames that the client sends before it knows are ignored.
     pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) {
         let Some(found) = self.streams.find_mut(stream).filter(|found| found.reset.is_none())
         else {
@@ -198,7 +198,7 @@ impl Engine {
         frame::write_reset(out, stream, code);
     }
 
-    /// Notes that a handler has read so many bytes of a body.
+    /// Counts bytes of a request body that its handler has read.
     pub fn used(&mut self, stream: u32, length: usize, out: &mut Vec<u8>) {
         if let Some(found) = self.streams.find_mut(stream) {
             let length = length.min(found.unread);
@@ -207,8 +207,8 @@ impl Engine {
         }
     }
 
-    /// Gives bytes back to the window of the connection, and to that of a stream whose body goes
-    /// on.
+    /// Counts bytes as consumed in the window of the connection, and in the window of a stream whose
+    /// body continues. Appends the WINDOW_UPDATE frames that are due.
     pub(super) fn give_back(&mut self, stream: Option<u32>, length: usize, out: &mut Vec<u8>) {
         if length == 0 {
             return;
@@ -227,8 +227,8 @@ impl Engine {
         }
     }
 
-    /// Releases the place of a stream whose request has ended here. A body that the client still
-    /// sends is not wanted (RFC 9113, section 8.1).
+    /// Removes a stream whose request has ended. A client that is still sending its body is asked to
+    /// stop by RST_STREAM (RFC 9113, section 8.1).
     pub fn release(&mut self, stream: u32, out: &mut Vec<u8>) {
         let Some(found) = self.streams.find(stream) else { return };
         let (has_ended, was_reset) = (found.sending == Sending::Ended, found.reset.is_some());
@@ -244,12 +244,12 @@ impl Engine {
         }
     }
 
-    /// Whether nothing can be sent because the client gives no window, though there is data.
+    /// Whether streams have data that no window of the client allows to be sent.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.next_writer().is_none() && self.streams.iter().any(|stream| stream.is_ready)
     }
 
-    /// The most that a window may hold, for settings.
+    /// The maximum size of a window, for settings.
     pub const MOST_WINDOW: u32 = flow::MOST as u32;
 }

@@ -1,6 +1,6 @@
 //! The priority of a response (RFC 9218): the field Priority and the frame PRIORITY_UPDATE.
 
-/// How urgent a response is, and whether its parts are of use before it is whole.
+/// How urgent a response is, and whether the client can process it incrementally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priority {
     /// From 0, the most urgent, to 7.
@@ -15,8 +15,8 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a dictionary of structured fields (RFC 9651, section 3.2). Members that are unknown or
-    /// have other types do not count (RFC 9218, section 4).
+    /// Parses a dictionary of structured fields (RFC 9651, section 3.2). Unknown members and members
+    /// of other types are ignored (RFC 9218, section 4).
     pub(crate) fn read(&mut self, field: &[u8]) {
         for member in field.split(|byte| *byte == b',') {
             let member = member.trim_ascii();

@@ -1,6 +1,6 @@
-//! Makes the head of a request, or a trailer section, from the fields of a header block (RFC 9113,
-//! section 8). A request that is malformed ends its stream; one that exceeds a limit of the server
-//! is refused, and answered like any other.
+//! Builds the head of a request, or a trailer section, from the fields of a header block (RFC 9113,
+//! section 8). The stream of a malformed request is reset. A request that exceeds a limit of the
+//! server is answered with an error status.
 
 use super::priority::Priority;
 use super::settings::EngineSettings;
@@ -11,16 +11,17 @@ use evenkeel_message::{
     BodyLength, Fields, Level, Method, Name, Notice, RequestHead, Status, Version, eq_ignore_case,
 };
 
-/// Fields beyond LimitRequestFields after which the connection ends (Apache: `h2_stream.c`).
+/// The connection ends if a request has this many fields more than LimitRequestFields allows
+/// (Apache: `h2_stream.c`).
 const FIELDS_BEYOND: usize = 100;
 
-/// What RFC 7541 counts for a field besides its name and its value.
+/// The bytes that RFC 7541 counts for a field in addition to its name and its value.
 const FIELD_OVERHEAD: usize = 32;
 
-/// Header lists of so many times the size that is allowed end the connection.
+/// The connection ends if a header list is this many times larger than allowed.
 const FAR_BEYOND: usize = 4;
 
-/// The texts that a head is made of, and their memory for the next one.
+/// Buffers for the texts of a head, which the next head reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     method: Vec<u8>,
@@ -40,7 +41,7 @@ impl Scratch {
     }
 }
 
-/// A head that was made.
+/// The properties of a complete head.
 pub(crate) struct Made {
     /// Why the request is refused.
     pub(crate) refusal: Option<Refusal>,
@@ -51,10 +52,10 @@ pub(crate) struct Made {
     pub(crate) size: usize,
 }
 
-/// Why a stream is reset instead.
+/// Why a request is malformed, so that its stream is reset.
 pub(crate) type Flaw = &'static str;
 
-/// Gets the fields of a request, one after the other.
+/// Receives the fields of a request one by one.
 pub(crate) struct HeadMaker<'a> {
     head: &'a mut RequestHead,
     scratch: &'a mut Scratch,
@@ -62,7 +63,7 @@ pub(crate) struct HeadMaker<'a> {
     size: usize,
     count: usize,
     has_fields: bool,
-    /// Which pseudo-fields there were, as bits.
+    /// The pseudo-fields that were received, as bits.
     pseudo: u8,
     priority: Priority,
     flaw: Option<Flaw>,
@@ -75,7 +76,7 @@ const AUTHORITY: u8 = 4;
 const PATH: u8 = 8;
 
 impl<'a> HeadMaker<'a> {
-    /// Makes the head in `head`.
+    /// Builds the head in `head`.
     pub(crate) fn new(
         head: &'a mut RequestHead,
         scratch: &'a mut Scratch,
@@ -124,7 +125,7 @@ impl<'a> HeadMaker<'a> {
     /// Takes a pseudo-field (section 8.3.1).
     fn take_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Flaw> {
         if self.has_fields {
-            return Err("a pseudo-field behind a field");
+            return Err("a pseudo-field after a field");
         }
         let (bit, text) = match name {
             b":method" => (METHOD, &mut self.scratch.method),
@@ -166,7 +167,7 @@ impl<'a> HeadMaker<'a> {
             return Ok(());
         }
         if known == Name::Cookie && !self.scratch.cookies.is_empty() {
-            // Section 8.2.3. Together they are as long as a field may be.
+            // Cookie fields are joined (section 8.2.3). The limit applies to the result.
             self.scratch.cookies.extend_from_slice(b"; ");
             self.scratch.cookies.extend_from_slice(value);
             if self.scratch.cookies.len() > limits.field_size {
@@ -197,7 +198,7 @@ impl<'a> HeadMaker<'a> {
         Ok(())
     }
 
-    /// Ends the head. `end` tells that there is no body.
+    /// Completes the head. `end` means that there is no body.
     pub(crate) fn finish(mut self, end: bool) -> Result<Made, Flaw> {
         if let Some(flaw) = self.flaw {
             return Err(flaw);
@@ -206,10 +207,10 @@ impl<'a> HeadMaker<'a> {
         let is_connect = scratch.method == b"CONNECT";
         let needed = if is_connect { METHOD | AUTHORITY } else { METHOD | SCHEME | PATH };
         if *pseudo & needed != needed || (is_connect && *pseudo != needed) {
-            return Err("a request without its pseudo-fields");
+            return Err("a missing pseudo-field");
         }
         if !scratch.method.iter().all(|byte| is_token(*byte)) || scratch.method.is_empty() {
-            return Err("a method that is none");
+            return Err("an invalid method");
         }
         if !scratch.cookies.is_empty() {
             head.fields.add(Name::Cookie, &scratch.cookies);
@@ -230,7 +231,7 @@ impl<'a> HeadMaker<'a> {
         head.line.extend_from_slice(b" HTTP/2.0");
         let length = content_length(&head.fields)?;
         if end && length.is_some_and(|length| length > 0) {
-            return Err("a length without a body");
+            return Err("content-length without a body");
         }
         head.length = match (end, length) {
             (true, _) => BodyLength::None,
@@ -246,8 +247,8 @@ impl<'a> HeadMaker<'a> {
     }
 }
 
-/// The parts of the target: its absolute form where the scheme is neither of ours (Apache:
-/// `h2_create_request_rec`).
+/// The parts of the target: the path, or the absolute form if the scheme is neither http nor https
+/// (Apache: `h2_create_request_rec`).
 fn target_parts(scratch: &Scratch, is_connect: bool) -> [&[u8]; 4] {
     let Scratch { scheme, authority, path, .. } = scratch;
     if is_connect {
@@ -259,7 +260,7 @@ fn target_parts(scratch: &Scratch, is_connect: bool) -> [&[u8]; 4] {
     }
 }
 
-/// Makes the field Host that of `:authority`. Both together must name one host (section 8.3.1).
+/// Sets the field Host to `:authority`. If both are present, they must be equal (section 8.3.1).
 fn set_host(fields: &mut Fields, authority: &[u8]) -> Result<(), Flaw> {
     let mut hosts = fields.all(Name::Host);
     match (hosts.next(), hosts.next()) {
@@ -290,7 +291,7 @@ fn content_length(fields: &Fields) -> Result<Option<u64>, Flaw> {
         _ => None,
     };
     let length = length.filter(|length| *length <= i64::MAX as u64);
-    length.map(Some).ok_or("a length that is none")
+    length.map(Some).ok_or("an invalid content-length")
 }
 
 /// Checks the name and the value of a field (sections 8.2.1 and 8.2.2).
@@ -312,8 +313,8 @@ fn check_field(known: Name, name: &[u8], value: &[u8]) -> Result<(), Flaw> {
         | Name::KeepAlive
         | Name::ProxyConnection
         | Name::TransferEncoding
-        | Name::Upgrade => Err("a field about the connection"),
-        Name::Te if value != b"trailers" => Err("a field about the connection"),
+        | Name::Upgrade => Err("a connection-specific field"),
+        Name::Te if value != b"trailers" => Err("a connection-specific field"),
         _ => Ok(()),
     }
 }
@@ -324,7 +325,7 @@ fn is_any(bytes: &[u8], condition: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(false, |found, byte| found | condition(*byte))
 }
 
-/// Adds a field. A name that is not known is spelled as Apache spells it: each word with a capital.
+/// Adds a field. Each word of an unknown name is capitalised, as in Apache.
 fn add(fields: &mut Fields, spelled: &mut Vec<u8>, known: Name, name: &[u8], value: &[u8]) {
     if known != Name::Other {
         return fields.add(known, value);
@@ -338,7 +339,7 @@ fn add(fields: &mut Fields, spelled: &mut Vec<u8>, known: Name, name: &[u8], val
     fields.add(spelled.as_slice(), value);
 }
 
-/// Gets the fields of a trailer section. Those that are too many or too long are left out.
+/// Receives the fields of a trailer section. Fields that exceed a limit are left out.
 pub(crate) struct TrailerMaker<'a> {
     settings: &'a EngineSettings,
     fields: Fields,

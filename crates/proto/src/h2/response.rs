@@ -1,5 +1,5 @@
-//! The fields of a response in HTTP/2: those of its head in HTTP/1.1, without what concerns the
-//! connection (RFC 9113, section 8.2.2).
+//! The fields of a response in HTTP/2: those of HTTP/1.1 without connection-specific fields (RFC
+//! 9113, section 8.2.2).
 
 use super::hpack::{Encoder, FieldMemo};
 use crate::line::is_token;
@@ -23,7 +23,7 @@ pub struct Frames<'a> {
 }
 
 /// Appends the status and the fields of a response. A field that contains a line end is left out,
-/// so that no value can become several in HTTP/1.
+/// because an intermediary that translates it to HTTP/1 would make several fields of it.
 pub fn encode_response(encoder: &mut Encoder<'_>, response: &Response, frames: &Frames<'_>) {
     encoder.status(response.status);
     let own = |name: Name| if frames.proxied { response.fields.first(name) } else { None };
@@ -60,7 +60,7 @@ fn encode(encoder: &mut Encoder<'_>, fields: &Fields, is_wanted: impl Fn(Name) -
         else {
             continue;
         };
-        // HTTP/1 lets names pass that are no tokens.
+        // `Fields::lines` leaves in names that are not tokens, which HTTP/1 tolerates.
         if known != Name::Other || name.iter().all(|byte| is_token(*byte)) {
             let value = value.get(2..value.len().saturating_sub(2)).unwrap_or_default();
             encoder.field(known, name, trim(value));

@@ -1,5 +1,4 @@
-//! What an engine is configured with, and what its client has asked for in SETTINGS (RFC 9113,
-//! section 6.5).
+//! The configuration of an engine, and the client's SETTINGS (RFC 9113, section 6.5).
 
 use super::flow;
 use super::frame::ErrorCode;
@@ -8,24 +7,24 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The settings of a server that bear on its connections of HTTP/2.
+/// The settings of a server for its HTTP/2 connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// Streams that may be open at a time (H2MaxSessionStreams).
+    /// The maximum number of open streams (H2MaxSessionStreams).
     pub max_streams: u32,
-    /// The bytes that the body of a request may have unread (H2WindowSize).
+    /// The maximum number of unread bytes of a request body (H2WindowSize).
     pub window: u32,
-    /// The bytes that the bodies of all requests of a connection may have unread.
+    /// The maximum number of unread bytes of all request bodies of a connection.
     pub connection_window: u32,
-    /// The size of the fields of a request, as RFC 7541 counts it.
+    /// The maximum size of the fields of a request, as RFC 7541 counts it.
     pub header_list: usize,
-    /// Malformed streams that end a connection, less one (H2MaxStreamErrors).
+    /// The number of malformed streams that a connection survives (H2MaxStreamErrors).
     pub max_stream_errors: u32,
-    /// The data of a frame that is sent, at most (H2MaxDataFrameLen).
+    /// The maximum payload of a DATA frame that the server sends (H2MaxDataFrameLen).
     pub data_frame: usize,
-    /// The bytes of a header block that is sent, at most (H2MaxHeaderBlockLen).
+    /// The maximum size of a header block that the server sends (H2MaxHeaderBlockLen).
     pub header_block: usize,
-    /// The directives about the head of a request.
+    /// LimitRequestLine, LimitRequestFieldSize, LimitRequestFields.
     pub limits: Limits,
     /// HttpProtocolOptions.
     pub options: HttpProtocolOptions,
@@ -33,7 +32,7 @@ pub struct EngineSettings {
     pub is_secure: bool,
 }
 
-/// The data of a frame that, with its head, fills one record of TLS.
+/// The payload of a DATA frame that fills one TLS record together with its frame head.
 pub const DATA_FRAME: usize = 16_384 - super::frame::FRAME_HEAD;
 
 impl Default for EngineSettings {
@@ -54,7 +53,7 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// What the client is told of them, beyond the defaults of the RFC.
+    /// The SETTINGS that differ from the defaults of the RFC.
     pub(crate) fn told(&self) -> [(u16, u32); 4] {
         [
             (MAX_CONCURRENT_STREAMS, self.max_streams),
@@ -73,7 +72,7 @@ const MAX_FRAME_SIZE: u16 = 5;
 const MAX_HEADER_LIST_SIZE: u16 = 6;
 const NO_RFC7540_PRIORITIES: u16 = 9;
 
-/// The payload of a SETTINGS frame that a field HTTP2-Settings holds (RFC 7540, section 3.2.1).
+/// The payload of a SETTINGS frame in a field HTTP2-Settings (RFC 7540, section 3.2.1).
 #[must_use]
 pub fn settings_of_field(value: &[u8]) -> Option<Vec<u8>> {
     let config =
@@ -81,14 +80,14 @@ pub fn settings_of_field(value: &[u8]) -> Option<Vec<u8>> {
     GeneralPurpose::new(&URL_SAFE, config).decode(value).ok()
 }
 
-/// What the client has asked for.
+/// The client's SETTINGS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerSettings {
-    /// The window of a stream that begins.
+    /// The initial window of a stream.
     pub(crate) window: u32,
     pub(crate) frame_size: usize,
-    /// Whether the client has made the dynamic table smaller than the encoder has it, so that the
-    /// next block has to say that the encoder uses none.
+    /// Whether the client has reduced the size of the dynamic table. The next header block must
+    /// begin with a size update (RFC 7541, section 4.2).
     pub(crate) owes_table_size: bool,
     has_dropped_table: bool,
 }

@@ -1,11 +1,11 @@
-//! A stream and its states (RFC 9113, section 5.1), as the two sides of it.
+//! A stream and its states (RFC 9113, section 5.1), one for each direction.
 
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::ErrorCode;
 use super::priority::Priority;
 use std::collections::VecDeque;
 
-/// The side that the client sends on.
+/// The state of the client's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiving {
     /// Data and trailers may follow.
@@ -14,7 +14,7 @@ pub(crate) enum Receiving {
     Ended,
 }
 
-/// The side that we send on.
+/// The state of the server's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// The head of the response is still to be sent.
@@ -32,8 +32,8 @@ pub(crate) enum ResetBy {
     Us,
 }
 
-/// A stream that takes a place among those that may be open. It keeps the place until its request
-/// has ended here, even if it was reset.
+/// A stream that counts towards H2MaxSessionStreams. It counts until its request has ended in the
+/// server, even if it was reset before.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
@@ -42,23 +42,23 @@ pub(crate) struct Stream {
     pub(crate) reset: Option<ResetBy>,
     pub(crate) send_window: SendWindow,
     pub(crate) receive_window: ReceiveWindow,
-    /// Bytes that were received and not used: the window of the connection gets them back when the
-    /// stream ends.
+    /// Received bytes that no handler has read. They count as consumed in the window of the
+    /// connection when the stream ends.
     pub(crate) unread: usize,
-    /// The bytes that Content-Length says are still to come; none if it says nothing.
+    /// The rest of Content-Length; none without that field.
     pub(crate) length_left: Option<u64>,
     pub(crate) priority: Priority,
     /// Whether there is data to send.
     pub(crate) is_ready: bool,
-    /// How often it had its turn among streams that share the connection.
+    /// The value of [`Engine::turn`](super::Engine) at its last DATA frame. Of incremental streams,
+    /// the one with the lowest value sends next.
     pub(crate) turns: u32,
     /// The size of its head.
     pub(crate) head_bytes: usize,
 }
 
 impl Stream {
-    /// Takes data that has come off the length that was announced. False if it is more than that,
-    /// or if less has come by its end.
+    /// Subtracts received data from Content-Length. False if the body is longer, or ends earlier.
     pub(crate) fn count(&mut self, length: usize, end: bool) -> bool {
         let Some(left) = self.length_left else { return true };
         match left.checked_sub(length as u64) {
@@ -77,14 +77,14 @@ pub(crate) struct Streams {
     open: VecDeque<Stream>,
     /// The size of the heads of the open streams.
     head_bytes: usize,
-    /// Streams that we have reset and that have ended: what the client had sent before it knew is
+    /// Closed streams that the server has reset. Frames that the client sent before it knew are
     /// ignored.
     ignored: Last,
-    /// Streams that have ended.
+    /// Closed streams.
     ended: Last,
 }
 
-/// The last streams of a kind.
+/// The numbers of the last 32 streams of a kind.
 #[derive(Debug, Default)]
 struct Last {
     numbers: [u32; 32],
@@ -158,7 +158,7 @@ impl Streams {
         self.ended.numbers.contains(&id)
     }
 
-    /// Ignores what still comes for a stream.
+    /// Makes later frames of a stream be ignored.
     pub(crate) fn ignore(&mut self, id: u32) {
         self.ignored.push(id);
     }
@@ -167,13 +167,13 @@ impl Streams {
         self.ignored.numbers.contains(&id)
     }
 
-    /// Gives back memory that is not used.
+    /// Frees unused memory.
     pub(crate) fn pack(&mut self) {
         self.open.shrink_to_fit();
     }
 }
 
-/// What a frame of a kind means for a stream that is not open, by RFC 9113, section 5.1.
+/// The connection error for a frame on a closed stream (RFC 9113, section 5.1).
 pub(crate) fn closed(text: &'static str) -> (ErrorCode, &'static str) {
     (ErrorCode::StreamClosed, text)
 }

@@ -5,8 +5,8 @@ use super::huffman;
 use super::table::Table;
 use evenkeel_message::Name;
 
-/// The block is malformed, or its receiver wants no more of it. The connection cannot be used any
-/// more, because the tables of both sides differ from here on.
+/// The block is malformed, or its receiver has stopped the decoding. The connection cannot be used
+/// any more, because the dynamic tables of the two sides differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedBlock;
 
@@ -22,8 +22,8 @@ pub struct Decoder {
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// An integer whose first byte has `bits` bits of it (section 5.1). No length and no index that
-    /// is used needs more than four bytes behind that.
+    /// Decodes an integer with a prefix of `bits` bits (section 5.1). At most four bytes may follow
+    /// the first one, which is enough for every valid length and index.
     fn integer(&mut self, bits: u8) -> Result<usize, MalformedBlock> {
         let (first, rest) = self.0.split_first().ok_or(MalformedBlock)?;
         self.0 = rest;
@@ -43,7 +43,7 @@ impl<'a> Rest<'a> {
         Err(MalformedBlock)
     }
 
-    /// A string, written over what `out` holds (section 5.2).
+    /// Decodes a string into `out`, whose contents it replaces (section 5.2).
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), MalformedBlock> {
         let is_coded = self.0.first().is_some_and(|first| first & 0x80 != 0);
         let length = self.integer(7)?;
@@ -59,17 +59,17 @@ impl<'a> Rest<'a> {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a connection.
+    /// The decoder of a new connection.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decodes a whole block. `take` gets each name with its value; it ends the decoding where it
+    /// Decodes a complete block. `take` receives each name with its value; the decoding stops if it
     /// returns false.
     ///
     /// # Errors
-    /// The block is malformed, or `take` has ended the decoding.
+    /// The block is malformed, or `take` has stopped the decoding.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -99,7 +99,7 @@ impl Decoder {
                     take(known, &self.name, &self.value)
                 }
                 0x20..=0x3f => {
-                    // A change of the size stands in front of a block (section 4.2).
+                    // A size update is allowed only at the beginning of a block (section 4.2).
                     let most = rest.integer(5)?;
                     !has_fields && self.table.resize(most)
                 }
@@ -116,7 +116,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A literal, whose name may stand in a table, into `name` and `value`.
+    /// Decodes a literal into `name` and `value`. Its name may be an index of a table.
     fn literal(&mut self, rest: &mut Rest<'_>, bits: u8) -> Result<Name, MalformedBlock> {
         let index = rest.integer(bits)?;
         let known = if index == 0 {
@@ -136,7 +136,7 @@ impl Decoder {
         Ok(known)
     }
 
-    /// The entry of an index: first those of the static table, from 1 on (section 2.3.3).
+    /// The entry of an index. The static table comes first, beginning with 1 (section 2.3.3).
     fn entry(&self, index: usize) -> Option<(Name, &[u8], &[u8])> {
         let index = index.checked_sub(1)?;
         match FIXED.get(index).zip(KNOWN_OF_FIXED.get(index)) {
@@ -145,7 +145,7 @@ impl Decoder {
         }
     }
 
-    /// Gives back the memory that is not used between blocks.
+    /// Frees the memory that is not needed between blocks.
     pub fn pack(&mut self) {
         self.table.pack();
         (self.name, self.value) = (Vec::new(), Vec::new());

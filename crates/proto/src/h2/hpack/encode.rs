@@ -42,8 +42,8 @@ impl<'a> Encoder<'a> {
         Self { out, memo }
     }
 
-    /// Appends that the dynamic table is not used from here on (section 6.3). A client that has
-    /// made the table smaller must be told so at the front of the next block.
+    /// Appends a size update of 0 for the dynamic table (section 6.3). The block after a client's
+    /// reduction of the table must begin with a size update.
     pub fn drop_table(&mut self) {
         self.out.push(0x20);
     }
@@ -68,8 +68,7 @@ impl<'a> Encoder<'a> {
         self.integer(0x80, 7, index);
     }
 
-    /// Appends a field; `known` is which name it has. The letters of its name may be upper case;
-    /// they are sent as lower case.
+    /// Appends a field. `known` is the known name for `name`, which is sent in lower case.
     pub fn field(&mut self, known: Name, name: &[u8], value: &[u8]) {
         // A cookie is secret, and rarely the same again.
         let is_remembered =
@@ -110,7 +109,8 @@ impl<'a> Encoder<'a> {
         self.string(value);
     }
 
-    /// Appends an integer whose first byte has `bits` bits of it, behind those of `pattern`.
+    /// Appends an integer with a prefix of `bits` bits. `pattern` holds the other bits of its first
+    /// byte.
     fn integer(&mut self, pattern: u8, bits: u8, value: usize) {
         let most = (1_usize << bits) - 1;
         if value < most {
@@ -125,7 +125,7 @@ impl<'a> Encoder<'a> {
         self.out.push(rest as u8);
     }
 
-    /// Appends a string in its shorter form.
+    /// Appends a string, Huffman-coded if that is shorter.
     fn string(&mut self, text: &[u8]) {
         let coded = huffman::encoded_length(text);
         if coded < text.len() {

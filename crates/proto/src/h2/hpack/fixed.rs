@@ -2,7 +2,7 @@
 
 use evenkeel_message::{Name, eq_ignore_case};
 
-/// Names and values, from index 1 on.
+/// Names and values. The first one has index 1.
 #[rustfmt::skip]
 pub(crate) static FIXED: [(&str, &str); 61] = [
     (":authority", ""),
@@ -68,7 +68,7 @@ pub(crate) static FIXED: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// Names that responses have and that are not among the known names of `message`.
+/// Names of response fields that are not known names of `message`.
 const OTHERS: [(&[u8], usize); 6] = [
     (b"access-control-allow-origin", 20),
     (b"content-disposition", 25),
@@ -78,8 +78,8 @@ const OTHERS: [(&[u8], usize); 6] = [
     (b"strict-transport-security", 56),
 ];
 
-/// The index of the first entry with a name; none if the table has none. `known` is which name it
-/// is.
+/// The index of the first entry with a name; none if there is no entry. `known` is the known name
+/// for `name`.
 pub(crate) fn index_of(known: Name, name: &[u8]) -> Option<usize> {
     if known != Name::Other {
         return BY_NAME.get(known as usize).map(|index| usize::from(*index)).filter(|at| *at > 0);

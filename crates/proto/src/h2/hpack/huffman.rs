@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical: the lengths of the codes
-//! determine the codes, and the tables for both directions are computed by the compiler.
+//! determine the codes. The compiler computes the tables for both directions.
 
-/// The length of the code of each byte, in bits, and of the symbol for the end of a string.
+/// The length of the code of each byte in bits, and that of the symbol EOS.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -70,14 +70,14 @@ const fn tree() -> [[u16; 2]; 256] {
     nodes
 }
 
-/// What four bits do in a node. No code is shorter than five bits, so that four bits complete one
-/// symbol at most.
+/// The transition from a node by four bits. No code is shorter than five bits, so four bits
+/// complete at most one symbol.
 #[derive(Clone, Copy)]
 struct Step {
     next: u8,
     symbol: u8,
     emits: bool,
-    /// The bits contain the symbol for the end, which no string may contain.
+    /// The bits complete EOS, which no string may contain.
     fails: bool,
 }
 
@@ -116,7 +116,7 @@ const fn steps() -> [[Step; 16]; 256] {
     steps
 }
 
-/// The nodes in which a string may end: less than a byte of ones since the last symbol.
+/// The nodes in which a string may end: fewer than eight bits follow the last symbol, all ones.
 static ENDS: [bool; 256] = ends();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
@@ -175,7 +175,7 @@ pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
         kept &= (1 << count) - 1;
     }
     if count > 0 {
-        // The rest is filled with the first bits of the symbol for the end, which are ones.
+        // The padding consists of the first bits of EOS, which are ones.
         out.push((kept << (8 - count)) as u8 | (0xff >> count));
     }
 }

@@ -3,16 +3,16 @@
 use evenkeel_message::Name;
 use std::collections::VecDeque;
 
-/// The size that our SETTINGS leave at its default, as RFC 7541 counts it (section 4.1).
+/// The maximum size as RFC 7541 counts it (section 4.1): the server's SETTINGS leave the default.
 const MOST: usize = 4096;
 
-/// What an entry counts besides its name and its value.
+/// The bytes that an entry counts in addition to its name and its value.
 const OVERHEAD: usize = 32;
 
-/// Bytes of removed entries that may stay before the text is moved.
+/// The text is compacted only if removed entries take at least this many bytes.
 const SLACK: usize = 1024;
 
-/// A name and its value behind each other in the text.
+/// A name and its value, which are adjacent in the text.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u32,
@@ -32,7 +32,7 @@ impl Entry {
     }
 }
 
-/// The entries, the newest in front.
+/// The entries. The newest one is the first.
 #[derive(Debug)]
 pub(crate) struct Table {
     text: Vec<u8>,
@@ -56,7 +56,8 @@ impl Table {
         Some((entry.known, name, value))
     }
 
-    /// Adds an entry in front. One that is larger than the table empties it (section 4.4).
+    /// Adds an entry as the first one. An entry that is larger than the table empties the table
+    /// (section 4.4).
     /// `known` is the known name for `name`.
     pub(crate) fn insert(&mut self, known: Name, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + OVERHEAD;
@@ -75,7 +76,7 @@ impl Table {
         self.entries.push_front(Entry { start, name: name_length, value: value_length, known });
     }
 
-    /// Changes the most that the table may hold. False if that is more than we have allowed.
+    /// Changes the maximum size. False if it exceeds what the server has allowed.
     pub(crate) fn resize(&mut self, most: usize) -> bool {
         if most > MOST {
             return false;
@@ -85,7 +86,7 @@ impl Table {
         true
     }
 
-    /// Removes the oldest entries until the others take no more than `size`.
+    /// Removes the oldest entries until the table takes at most `size`.
     fn shrink_to(&mut self, size: usize) {
         while self.size > size {
             let Some(entry) = self.entries.pop_back() else { break };
@@ -102,7 +103,7 @@ impl Table {
         self.entries.back().map_or(self.text.len(), |oldest| oldest.start as usize)
     }
 
-    /// Moves the text to the front. Nothing of it stands before `used`.
+    /// Removes the first `used` bytes of the text, which belong to no entry.
     fn compact(&mut self, used: usize) {
         self.text.drain(..used);
         for entry in &mut self.entries {
@@ -110,7 +111,7 @@ impl Table {
         }
     }
 
-    /// Gives back the memory that is not used.
+    /// Frees unused memory.
     pub(crate) fn pack(&mut self) {
         self.compact(self.unused());
         self.text.shrink_to_fit();

@@ -1,6 +1,6 @@
-//! What the session of a connection shares with its streams: the engine, the buffer of unsent
-//! frames, and for each stream a desk. A desk is an inbox: the session puts received body data and
-//! resets into it, and the stream's future takes them out.
+//! The state that the session of a connection and its streams share: the engine, the buffer of
+//! unsent frames, and an inbox for each stream. The session puts received body data and resets into
+//! the inbox, and the stream's future takes them out.
 
 use crate::transport::Channel;
 use bytes::Bytes;
@@ -12,30 +12,30 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-/// Body frames are collected up to this many bytes and sent with one call.
+/// DATA frames are collected up to this many bytes and sent with one system call.
 pub(crate) const MOST_UNSENT: usize = 64 << 10;
 
-/// What a stream's future and its session share.
+/// What the session has received for a stream.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct StreamInbox {
     stream: u32,
     /// Received parts of the request body that the handler has not read yet.
     pub(crate) data: VecDeque<Bytes>,
     /// Whether the whole body was received.
     pub(crate) has_ended: bool,
     pub(crate) trailers: Fields,
-    /// Whether the stream is reset or closed: nothing is received or sent on it any more.
+    /// Whether the stream was reset: nothing is received or sent on it any more.
     pub(crate) is_reset: bool,
     /// What is wrong with the body.
     pub(crate) fault: Option<&'static str>,
-    /// Waits for the body, or for the end of the stream.
+    /// The task that waits for the body or for a reset.
     reader: Option<Waker>,
-    /// Waits until the stream may send.
+    /// The task that waits until the stream may send.
     writer: Option<Waker>,
 }
 
-impl Desk {
-    /// Registers this task to be woken when something is put into the stream's desk.
+impl StreamInbox {
+    /// Registers a task to be woken when something is put into the inbox.
     pub(crate) fn wait(&mut self, context: &Context<'_>) {
         self.reader = Some(context.waker().clone());
     }
@@ -53,10 +53,10 @@ pub(crate) struct Shared {
     /// Frames that wait to be sent, from `sent` on.
     pub(crate) out: Vec<u8>,
     sent: usize,
-    desks: Vec<Desk>,
+    inboxes: Vec<StreamInbox>,
     /// Whether the connection is broken, or its client has left.
     pub(crate) is_gone: bool,
-    /// What the transport has taken of the frames.
+    /// The number of bytes of frames that the transport has taken in total.
     pub(crate) total_sent: u64,
 }
 
@@ -69,36 +69,36 @@ impl Shared {
             engine,
             out,
             sent: 0,
-            desks: Vec::new(),
+            inboxes: Vec::new(),
             is_gone: false,
             total_sent: 0,
         }))
     }
 
-    /// Opens a desk for a stream, unless it has one. A stream whose request has no body and is
+    /// Opens an inbox for a stream, unless it has one. A stream whose request has no body and is
     /// answered at once needs none.
     pub(crate) fn open(&mut self, stream: u32) {
-        if self.desk(stream).is_none() {
-            self.desks.push(Desk { stream, ..Desk::default() });
+        if self.inbox(stream).is_none() {
+            self.inboxes.push(StreamInbox { stream, ..StreamInbox::default() });
         }
     }
 
-    /// The desk of a stream.
-    pub(crate) fn desk(&mut self, stream: u32) -> Option<&mut Desk> {
-        self.desks.iter_mut().find(|desk| desk.stream == stream)
+    /// The inbox of a stream.
+    pub(crate) fn inbox(&mut self, stream: u32) -> Option<&mut StreamInbox> {
+        self.inboxes.iter_mut().find(|inbox| inbox.stream == stream)
     }
 
-    /// Puts something into the desk of a stream, and wakes the stream's future.
-    pub(crate) fn lay(&mut self, stream: u32, act: impl FnOnce(&mut Desk)) {
-        if let Some(desk) = self.desk(stream) {
-            act(desk);
-            desk.wake();
+    /// Puts something into the inbox of a stream and wakes the stream's future.
+    pub(crate) fn deliver(&mut self, stream: u32, act: impl FnOnce(&mut StreamInbox)) {
+        if let Some(inbox) = self.inbox(stream) {
+            act(inbox);
+            inbox.wake();
         }
     }
 
-    /// Closes the desk of a stream, and releases its place.
+    /// Removes a stream whose request has ended, with its inbox.
     pub(crate) fn close(&mut self, stream: u32) {
-        self.desks.retain(|desk| desk.stream != stream);
+        self.inboxes.retain(|inbox| inbox.stream != stream);
         let Self { engine, out, .. } = self;
         engine.release(stream, out);
     }
@@ -109,7 +109,7 @@ impl Shared {
         engine.reset(stream, code, out);
     }
 
-    /// Sends the heads of interim responses, which a handler has written as HTTP/1.1.
+    /// Appends interim responses. `heads` are their heads in the format of HTTP/1.1.
     pub(crate) fn inform(&mut self, stream: u32, heads: &[u8]) {
         let mut lines = heads.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
         while let Some(line) = lines.next() {
@@ -129,10 +129,10 @@ impl Shared {
         }
     }
 
-    /// Notes that the connection is broken. Streams are told.
+    /// Marks the connection as broken and wakes all streams.
     pub(crate) fn leave(&mut self) {
         self.is_gone = true;
-        self.desks.iter_mut().for_each(Desk::wake);
+        self.inboxes.iter_mut().for_each(StreamInbox::wake);
     }
 
     /// Whether a stream has been reset, or its connection is broken.
@@ -142,7 +142,7 @@ impl Shared {
 
     /// The number of received and unread body bytes of all streams.
     pub(crate) fn unread(&self) -> u64 {
-        self.desks.iter().flat_map(|desk| &desk.data).map(|bytes| bytes.len() as u64).sum()
+        self.inboxes.iter().flat_map(|inbox| &inbox.data).map(|bytes| bytes.len() as u64).sum()
     }
 
     /// The number of bytes in the buffer of unsent frames.
@@ -150,8 +150,8 @@ impl Shared {
         self.out.len() - self.sent
     }
 
-    /// How many bytes a stream may send in one frame now: none while others are to send first, or
-    /// too much waits to be sent.
+    /// How many bytes a stream may send in one frame now: 0 while another stream sends first, or
+    /// while the buffer of unsent frames is full.
     pub(crate) fn writable(&mut self, stream: u32) -> usize {
         self.engine.set_ready(stream, true);
         match self.engine.next_writer() {
@@ -162,18 +162,18 @@ impl Shared {
 
     /// Registers a task to be woken when the stream may send.
     pub(crate) fn wait_to_send(&mut self, stream: u32, context: &Context<'_>) {
-        if let Some(desk) = self.desk(stream) {
-            desk.writer = Some(context.waker().clone());
+        if let Some(inbox) = self.inbox(stream) {
+            inbox.writer = Some(context.waker().clone());
         }
     }
 
-    /// Wakes the stream that is to send next, if there is room for what it sends.
+    /// Wakes the stream that sends next, if the buffer of unsent frames has room.
     pub(crate) fn wake_writer(&mut self) {
         if self.unsent() >= MOST_UNSENT {
             return;
         }
         if let Some((next, _)) = self.engine.next_writer()
-            && let Some(writer) = self.desk(next).and_then(|desk| desk.writer.take())
+            && let Some(writer) = self.inbox(next).and_then(|inbox| inbox.writer.take())
         {
             writer.wake();
         }
