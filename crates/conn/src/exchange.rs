@@ -90,10 +90,14 @@ impl Exchange {
     }
 
     /// Stores the trailers of the request's body. Under MergeTrailers, they are added to the fields
-    /// of the request too, where the access log finds them (http_filters.c: read_chunked_trailers).
+    /// of the request too, where the access log finds them. A field of the head hides trailers of
+    /// the same name (http_filters.c: read_chunked_trailers).
     pub(crate) fn store_trailers(&mut self, trailers: Fields) {
         if self.merges_trailers && !trailers.is_empty() {
-            self.request.fields_mut().extend(&trailers);
+            let fields = self.request.fields();
+            let new: Vec<_> = trailers.iter().filter(|(name, _)| !fields.contains(*name)).collect();
+            let fields = self.request.fields_mut();
+            new.into_iter().for_each(|(name, value)| fields.add(name, value));
         }
         self.request.trailers = trailers;
     }

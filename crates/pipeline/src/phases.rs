@@ -27,7 +27,7 @@ use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, Departure, FileName, Level, Mapped, Method, Notice, Prepared, Received,
-    Request, Response, Status, Stopped, Translated, Undecided, WantedNames, quoted,
+    Request, Response, Status, Stopped, Translated, Undecided, Version, WantedNames, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_core::Refusal;
@@ -628,7 +628,13 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     if request.body.is_some() && !matches!(handler, Handler::Shed) {
         filtering::filter_input(pipeline, &mut request, &plan);
     }
-    if request.body.is_some() && !matches!(handler, Handler::Shed) && !handler.reads_body() {
+    let is_unread = !matches!(handler, Handler::Shed) && !handler.reads_body();
+    if is_unread && request.head.version == Version::Http2 {
+        // The next request does not follow the body, as it does in HTTP/1. The client is told to
+        // stop sending it (h2_c2.c: the connection of a request is not kept).
+        request.body = None;
+    }
+    if request.body.is_some() && is_unread {
         let discard = async {
             let may_wait = pipeline.before_wait(&mut request, &plan).await;
             body::discard(&mut request, &may_wait).await

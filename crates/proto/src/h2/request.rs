@@ -367,6 +367,7 @@ impl<'a> TrailerMaker<'a> {
                 self.flaw = Some("a pseudo-field in a trailer section");
             }
             Err(flaw) => self.flaw = Some(flaw),
+            Ok(()) if is_no_trailer(known) => {}
             Ok(()) => {
                 let limits = self.settings.limits;
                 let is_few = limits.fields == 0 || self.fields.len() < limits.fields;
@@ -382,6 +383,25 @@ impl<'a> TrailerMaker<'a> {
     pub(crate) fn finish(self) -> Result<Fields, Flaw> {
         self.flaw.map_or(Ok(self.fields), Err)
     }
+}
+
+/// Whether a field has no meaning in a trailer section, or would change how a request was processed
+/// (RFC 9110, section 6.5.1; h2_util.c: h2_ignore_req_trailer). Such fields are left out.
+fn is_no_trailer(name: Name) -> bool {
+    matches!(
+        name,
+        Name::Te
+            | Name::Host
+            | Name::Range
+            | Name::Cookie
+            | Name::Expect
+            | Name::Pragma
+            | Name::MaxForwards
+            | Name::CacheControl
+            | Name::Authorization
+            | Name::ContentLength
+            | Name::ProxyAuthorization
+    )
 }
 
 #[cfg(test)]
@@ -511,6 +531,7 @@ mod tests {
             maker.finish().map(|fields| fields.len())
         };
         assert_eq!(trailers(&[("x", "1"), ("y", "2")]), Ok(2));
+        assert_eq!(trailers(&[("host", "a"), ("x", "1"), ("authorization", "b")]), Ok(1));
         assert!(trailers(&[(":path", "/")]).is_err() && trailers(&[("X", "1")]).is_err());
         let long = "a".repeat(9_000);
         assert_eq!(trailers(&[("x", &long), ("y", "2")]), Ok(1));

@@ -182,7 +182,9 @@ mod tests {
     fn table(decoder: &Decoder) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let entry = |index| decoder.table.entry(index);
-        (0..).map_while(|at| entry(at).map(|(n, v)| format!("{}: {}", text(n), text(v)))).collect()
+        (0..)
+            .map_while(|at| entry(at).map(|(_, n, v)| format!("{}: {}", text(n), text(v))))
+            .collect()
     }
 
     #[test]
