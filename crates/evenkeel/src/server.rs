@@ -21,7 +21,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{self, Arc};
 
 /// A site with its logs, which one generation of children serves.
 pub struct Running {
@@ -90,6 +90,8 @@ pub struct Evenkeel {
     /// The launchers of all sites that are served.
     launchers: Vec<Weak<Launcher>>,
     applications: Applications,
+    /// All sites that are served and have balancers.
+    balancing: Vec<sync::Weak<Site>>,
     /// What ends the process that looks after the pools, when it is closed (`-X`).
     keeper: Option<io::PipeWriter>,
     greeting: Option<String>,
@@ -114,6 +116,7 @@ impl Evenkeel {
             active: None,
             launchers: Vec::new(),
             applications: Applications::default(),
+            balancing: Vec::new(),
             keeper: None,
             greeting,
             early,
@@ -259,6 +262,8 @@ impl Server for Evenkeel {
         if site.passes_on {
             peers::open();
         }
+        site.share_balancers()
+            .map_err(|error| format!("the state of balancers cannot be shared: {error}"))?;
         let running = Running {
             site,
             tls,
@@ -297,6 +302,12 @@ impl Server for Evenkeel {
                 errors.write_plain(&notice);
                 failed(notice)
             })?;
+            if !running.site.balancers.is_empty() {
+                if let Some(before) = &self.active {
+                    running.site.take_over_balancers(&before.site);
+                }
+                self.balancing.push(Arc::downgrade(&running.site));
+            }
             let logs = (Arc::new(access), Arc::new(errors));
             let _already_open = running.open.set(logs);
             // The text that the site was made from takes more memory than the site.
@@ -377,6 +388,9 @@ impl Server for Evenkeel {
 
     fn child_ended(&mut self, index: usize) {
         self.applications.child_ended(index);
+        self.balancing.retain(|site| site.strong_count() > 0);
+        let sites = self.balancing.iter().filter_map(sync::Weak::upgrade);
+        sites.for_each(|site| site.end_child(index));
     }
 }
 

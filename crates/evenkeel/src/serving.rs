@@ -46,6 +46,7 @@ const MOST_QUEUED: usize = 3072;
 pub fn serve(running: &Running, child: Child) -> i32 {
     let Some((access, errors)) = running.logs() else { return 1 };
     lab::init_child(&running.site.global.lab);
+    running.site.begin_child(child.index);
     let settings = Arc::new(OfServers::new(&running.site));
     let ports: Arc<[SocketAddr]> = child.listeners.iter().map(|l| l.address).collect();
     let addresses = Arc::new(Mutex::new(Vec::new()));

@@ -98,12 +98,11 @@ async fn balance(
             return Err(Status::SERVICE_UNAVAILABLE.into());
         };
         let member = choice.member;
-        let target = &member.worker.target;
-        let url = String::from_utf8_lossy(&target.url(target.path.as_bytes())).into_owned();
+        let (target, url) = (&member.worker.target, member.url());
         let env = &mut request.resource.env;
         env.set("BALANCER_NAME", &name);
         env.set("BALANCER_WORKER_NAME", &url);
-        env.set("BALANCER_WORKER_ROUTE", member.route.as_bytes());
+        env.set("BALANCER_WORKER_ROUTE", member.route().as_bytes());
         if choice.is_changed {
             env.set("BALANCER_ROUTE_CHANGED", "1");
         }
@@ -215,6 +214,9 @@ async fn attempt(
     let limits = OriginLimits { skips_bad, ..OriginLimits::default() };
     let limits = OriginLimits { field: field.unwrap_or(limits.field), ..limits };
     let path = request.resource.path.to_vec();
+    if let Some(member) = member {
+        member.count(sent);
+    }
     let ask = OriginAsk {
         target: proxied.target,
         tls,
@@ -229,8 +231,8 @@ async fn attempt(
         patience,
         place,
         path: path.clone(),
-        guard: member.map(|member| Box::new(member.begin()) as Box<dyn Any>),
-        traffic: member.map(|member| member.count(sent)),
+        guard: member.map(|member| Box::new(member.line().begin()) as Box<dyn Any>),
+        member: member.map(|member| member.line().clone()),
     };
     let late = Rc::clone(request.late.get_or_insert_with(Rc::default));
     let departure = Rc::clone(&request.departure);

@@ -10,15 +10,19 @@ use evenkeel_modules::core::{
 };
 use evenkeel_modules::external::DefinedNames;
 use evenkeel_modules::mime::Types;
+use evenkeel_modules::proxy::Balancer;
 use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
     ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
     auth_digest,
 };
 use evenkeel_proto::{HttpProtocolOptions, Limits, Refusal, bad_path};
+use evenkeel_upstream::Members;
+use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 /// The merged settings of all the sections that hold for a request.
@@ -69,6 +73,11 @@ pub struct Site {
     pub speaks_http: bool,
     /// Whether mod_proxy_balancer is active.
     pub balances: bool,
+    /// The balancers of all servers.
+    pub balancers: Vec<Arc<Balancer>>,
+    /// The state of the balancers, which all children share; none before
+    /// [`Site::share_balancers`].
+    members: OnceLock<Arc<Members>>,
     /// Whether mod_ssl is active.
     pub speaks_tls: bool,
     /// Whether mod_proxy_wstunnel is active.
@@ -384,7 +393,9 @@ impl Site {
             speaks_scgi,
             speaks_uwsgi,
             speaks_http,
+            balancers: if balances { balancers_of(&servers) } else { Vec::new() },
             balances,
+            members: OnceLock::new(),
             speaks_tls,
             speaks_websocket,
             runs_programs,
@@ -415,6 +426,44 @@ impl Site {
             server_root: server_root.to_owned(),
             section_base: sections,
         })
+    }
+
+    /// Puts the state of the balancers into memory that the children will share. Called in the
+    /// parent, once.
+    ///
+    /// # Errors
+    /// mmap(2) fails.
+    pub fn share_balancers(&self) -> io::Result<()> {
+        if self.balancers.is_empty() {
+            return Ok(());
+        }
+        let lines = self.balancers.iter().map(|balancer| balancer.members.len() + 1).sum();
+        let members = Members::new(lines)?;
+        let mut next = 0;
+        for balancer in &self.balancers {
+            let is_its = |server: &&Server| {
+                server.settings.proxy.balancers.iter().any(|one| Arc::ptr_eq(one, balancer))
+            };
+            let home = self.servers.iter().find(is_its).map_or("", Server::name);
+            next = balancer.share(&members, next, home);
+        }
+        let _empty_before = self.members.set(members);
+        Ok(())
+    }
+
+    /// Says that this process is the child with this index.
+    pub fn begin_child(&self, index: usize) {
+        self.members.get().iter().for_each(|members| members.enter(index));
+    }
+
+    /// Takes the requests off the members of balancers that a child had in progress at its end.
+    pub fn end_child(&self, index: usize) {
+        self.members.get().iter().for_each(|members| members.release(index));
+    }
+
+    /// Takes over what has changed of balancers while the site before this one was served.
+    pub fn take_over_balancers(&self, before: &Site) {
+        self.balancers.iter().for_each(|balancer| balancer.take_over(&before.balancers));
     }
 
     /// A server by its index; the main server for one that does not exist.
@@ -469,6 +518,18 @@ impl Site {
         UrlPath::parse(without_doubled_slash(text), options)
             .map_err(|reason| bad_path(reason, text))
     }
+}
+
+/// The balancers of all servers, each once: virtual hosts have those of the main server too.
+fn balancers_of(servers: &[Server]) -> Vec<Arc<Balancer>> {
+    let mut found: Vec<Arc<Balancer>> = Vec::new();
+    let mut seen = HashSet::new();
+    for balancer in servers.iter().flat_map(|server| &server.settings.proxy.balancers) {
+        if seen.insert(Arc::as_ptr(balancer)) {
+            found.push(Arc::clone(balancer));
+        }
+    }
+    found
 }
 
 /// The addresses of a virtual host; those that cannot be resolved are remarked on.

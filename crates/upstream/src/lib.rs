@@ -1,7 +1,8 @@
 //! Applications behind this server: connections to them, the exchanges over FastCGI and HTTP, runs
 //! of CGI programs, the places that bound how many requests an application has in progress, and the
-//! spool for bodies of requests. All of it belongs to one serving thread; [`exchange`],
-//! [`ask_origin`] and [`run_program`] are the entries.
+//! spool for bodies of requests. All of it belongs to one serving thread, but for the state of the
+//! members of balancers, which all children share. [`exchange`], [`ask_origin`] and [`run_program`]
+//! are the entries.
 
 mod cgi;
 mod connect;
@@ -13,6 +14,7 @@ mod gather;
 mod idle;
 mod kept;
 mod lease;
+mod members;
 mod origin;
 mod origin_failure;
 mod origin_link;
@@ -32,6 +34,7 @@ pub use fcgi::{Answered, Ask, exchange};
 pub use filter_program::{FilterFailure, FilterRun, filter_source};
 pub use gather::gather;
 pub use lease::Lease;
+pub use members::{Busy, Line, MOST_TEXT, Members, Number, ShortText, Text};
 pub use origin::{OriginAnswered, OriginAsk, ask_origin};
 pub use origin_failure::{OriginFailure, OriginFailureKind};
 pub use origin_link::{Upload, UploadFraming};

@@ -6,6 +6,7 @@ use crate::connect::{Patience, connect};
 use crate::conversation::SLOW_AFTER;
 use crate::failure::FailureKind;
 use crate::idle;
+use crate::members::{Line, Number};
 use crate::origin_failure::{OriginFailure, OriginFailureKind};
 use crate::origin_link::{OriginConnection, OriginLink, Upload};
 use crate::origin_stream::{OriginStream, Tls, Wanted};
@@ -24,8 +25,6 @@ use std::io::ErrorKind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -73,8 +72,8 @@ pub struct OriginAsk {
     pub path: Vec<u8>,
     /// What is dropped at the end of the response, or of the tunnel behind it.
     pub guard: Option<Box<dyn Any>>,
-    /// Where the bytes of the body of the response are counted.
-    pub traffic: Option<Arc<AtomicU64>>,
+    /// The member of a balancer for which the bytes of the body of the response are counted.
+    pub member: Option<Line>,
 }
 
 /// The response of a server.
@@ -270,7 +269,7 @@ async fn answer(
     let rest = ask.ttl.unwrap_or(KEPT_FOR).min(said.unwrap_or(KEPT_FOR));
     let stream = Stream {
         open: Some(Open { link, _place: ask.place, _guard: ask.guard }),
-        traffic: ask.traffic,
+        member: ask.member,
         keeps: keeps.then_some((rest, wanted)),
         first: VecDeque::new(),
         failure: None,
@@ -302,7 +301,7 @@ struct Stream {
     /// The failure behind them.
     failure: Option<std::io::Error>,
     /// Where received bytes are counted.
-    traffic: Option<Arc<AtomicU64>>,
+    member: Option<Line>,
     late: Rc<RefCell<Late>>,
     path: Vec<u8>,
     target: Arc<Target>,
@@ -355,8 +354,8 @@ impl Stream {
         let Some(open) = &mut self.open else { return Poll::Ready(Ok(None)) };
         match ready!(open.link.poll_data(context)) {
             Ok(Some(bytes)) => {
-                if let Some(traffic) = &self.traffic {
-                    traffic.fetch_add(bytes.len() as u64, Relaxed);
+                if let Some(member) = &self.member {
+                    member.add(Number::Received, bytes.len() as u64);
                 }
                 Poll::Ready(Ok(Some(bytes)))
             }

@@ -1,18 +1,13 @@
 //! Balancers: members among which the requests to a `balancer:` target are divided
-//! (mod_proxy_balancer and its lbmethods). Each child process has its own counts and states of the
-//! members, which its threads share.
+//! (mod_proxy_balancer and its lbmethods). What can change while the server runs is in memory that
+//! all children share (`upstream/src/members.rs`).
 
-use super::worker::{Worker, leading_number};
+use super::member::{Letter, Member};
+use super::worker::leading_number;
 use evenkeel_message::{Name, Proxied, Request, trim};
 use evenkeel_sys::clock;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
-/// The time after which a member that has failed is tried again, if `retry` does not say
-/// (mod_proxy.h: PROXY_WORKER_DEFAULT_RETRY).
-const RETRY: Duration = Duration::from_secs(60);
+use evenkeel_upstream::{Line, MOST_TEXT, Members, Number, ShortText, Text};
+use std::sync::{Arc, OnceLock};
 
 /// A balancer.
 #[derive(Clone, Debug)]
@@ -21,75 +16,69 @@ pub struct Balancer {
     pub name: Box<str>,
     /// The members, in order.
     pub members: Vec<Arc<Member>>,
-    method: Method,
-    /// The names of the cookie and of the parameter that hold the route of a session.
-    sticky: Option<(Box<str>, Box<str>)>,
+    configured: Configured,
     /// What stands before the route (`stickysessionsep`); none if all of the value is the route.
     separator: Option<u8>,
     /// Whether a semicolon ends the parameter of a path (`scolonpathdelim`).
     ends_at_semicolon: bool,
-    no_failover: bool,
-    most_attempts: Option<usize>,
     fail_on: Vec<u16>,
     fail_on_timeout: bool,
     recovers: bool,
+    shared: OnceLock<Shared>,
+}
+
+/// What the configuration says of a balancer and the balancer-manager can change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Configured {
+    method: Method,
+    /// The names of the cookie and of the parameter that hold the route of a session.
+    sticky: Option<(Box<str>, Box<str>)>,
+    no_failover: bool,
+    most_attempts: Option<usize>,
+    timeout_s: u64,
+}
+
+/// The place of a balancer in the memory of all children.
+#[derive(Clone, Debug)]
+struct Shared {
+    line: Line,
+    /// The virtual host to which the balancer belongs.
+    home: Box<str>,
 }
 
 /// `lbmethod`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Method {
+    /// By the number of requests.
+    #[default]
     Requests,
+    /// By the bytes that were sent and received.
     Traffic,
+    /// By the number of requests in progress.
     Busyness,
 }
 
-/// A member of a balancer.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// The target and its parameters.
-    pub worker: Arc<Worker>,
-    /// Its share, in hundredths (`loadfactor`).
-    factor: u64,
-    /// The route of the sessions that it serves.
-    pub route: Box<str>,
-    /// The route of the member that serves its sessions while it cannot.
-    redirect: Box<str>,
-    set: u8,
-    retry: Duration,
-    /// The letters of `status`.
-    letters: Letters,
-    state: Arc<State>,
-}
+impl Method {
+    /// All of them.
+    pub const ALL: [Method; 3] = [Method::Requests, Method::Traffic, Method::Busyness];
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Letters {
-    disabled: bool,
-    stopped: bool,
-    ignores_errors: bool,
-    spare: bool,
-    standby: bool,
-    draining: bool,
-}
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Requests => "byrequests",
+            Method::Traffic => "bytraffic",
+            Method::Busyness => "bybusyness",
+        }
+    }
 
-/// The state of a member in this process.
-#[derive(Debug, Default)]
-struct State {
-    /// When the member failed, in microseconds of the monotonic clock; 0 if it has not.
-    failed_us: AtomicU64,
-    /// The weight that it has gained and not spent, as an i64.
-    weight: AtomicU64,
-    busy: AtomicU64,
-    /// Bytes that were sent to the member or received from it.
-    bytes: Arc<AtomicU64>,
-}
+    fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name().eq_ignore_ascii_case(name))
+    }
 
-/// Counts a request at a member until it is dropped.
-#[derive(Debug)]
-pub struct Busy(Arc<State>);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Relaxed);
+    fn of_number(number: u64) -> Self {
+        Self::ALL.into_iter().find(|method| *method as u64 == number).unwrap_or_default()
     }
 }
 
@@ -97,7 +86,7 @@ impl Drop for Busy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// The name of the cookie or of the parameter.
-    pub sticky: Option<Box<str>>,
+    pub sticky: Option<ShortText>,
     /// The route.
     pub route: Option<Vec<u8>>,
 }
@@ -116,16 +105,79 @@ impl Balancer {
         Self {
             name: name.to_ascii_lowercase().into(),
             members: Vec::new(),
-            method: Method::Requests,
-            sticky: None,
+            configured: Configured::default(),
             separator: Some(b'.'),
             ends_at_semicolon: false,
-            no_failover: false,
-            most_attempts: None,
             fail_on: Vec::new(),
             fail_on_timeout: false,
             recovers: true,
+            shared: OnceLock::new(),
         }
+    }
+
+    /// Puts the state of the balancer and of its members into shared memory, from the line `at` on.
+    /// Returns the line behind them.
+    pub fn share(&self, members: &Arc<Members>, at: usize, home: &str) -> usize {
+        let shared = Shared { line: members.line(at), home: home.into() };
+        self.configured.write(&shared.line);
+        let _shared_before = self.shared.set(shared);
+        for (number, member) in self.members.iter().enumerate() {
+            member.share(members.line(at + 1 + number));
+        }
+        at + 1 + self.members.len()
+    }
+
+    /// Takes over from the balancer of the configuration before this one what has changed while it
+    /// was served: failures, and what the balancer-manager has set. What the configuration now says
+    /// differently is as it says.
+    pub fn take_over(&self, before: &[Arc<Balancer>]) {
+        let Some(shared) = self.shared.get() else { return };
+        let is_same = |other: &&Arc<Balancer>| {
+            let home = other.shared.get().map(|shared| &shared.home);
+            other.name == self.name && home == Some(&shared.home)
+        };
+        let Some(before) = before.iter().find(is_same) else { return };
+        if before.configured == self.configured {
+            Configured::copy(before.line(), &shared.line);
+        }
+        for member in &self.members {
+            let mut others = before.members.iter();
+            let url = &member.worker.target;
+            if let Some(other) = others.find(|other| other.worker.target == *url) {
+                member.take_over(other);
+            }
+        }
+    }
+
+    fn line(&self) -> &Line {
+        &self.shared().line
+    }
+
+    /// The state, which is this process's own if the configuration is only checked.
+    fn shared(&self) -> &Shared {
+        self.shared.get_or_init(|| {
+            let line = Line::alone();
+            self.configured.write(&line);
+            Shared { line, home: Box::default() }
+        })
+    }
+
+    /// The method by which requests are divided.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        Method::of_number(self.line().number(Number::Method))
+    }
+
+    /// The names of the cookie and of the parameter that hold the route of a session.
+    #[must_use]
+    pub fn sticky(&self) -> Option<(ShortText, ShortText)> {
+        let line = self.line();
+        let cookie = line.text(Text::COOKIE);
+        (!cookie.is_empty()).then(|| (cookie, line.text(Text::PARAMETER)))
+    }
+
+    fn has_no_failover(&self) -> bool {
+        self.line().number(Number::NoFailover) != 0
     }
 
     /// Sets a parameter (mod_proxy.c: `set_balancer_param`).
@@ -140,8 +192,12 @@ impl Balancer {
         };
         match &*key.to_ascii_lowercase() {
             "stickysession" => {
+                if value.len() > MOST_TEXT {
+                    let most = MOST_TEXT + 1;
+                    return Err(format!("stickysession length must be < {most} characters"));
+                }
                 let (cookie, parameter) = value.split_once('|').unwrap_or((value, value));
-                self.sticky = Some((cookie.into(), parameter.into()));
+                self.configured.sticky = Some((cookie.into(), parameter.into()));
             }
             "stickysessionsep" => {
                 self.separator = match value.as_bytes() {
@@ -151,20 +207,18 @@ impl Balancer {
                 }
             }
             "scolonpathdelim" => self.ends_at_semicolon = switch("scolonpathdelim")?,
-            "nofailover" => self.no_failover = switch("failover")?,
+            "nofailover" => self.configured.no_failover = switch("failover")?,
             "forcerecovery" => self.recovers = switch("forcerecovery")?,
             "failontimeout" => self.fail_on_timeout = switch("failontimeout")?,
             "maxattempts" => {
                 let number = usize::try_from(leading_number(value));
                 let number =
                     number.map_err(|_| "maximum number of attempts must be a positive number")?;
-                self.most_attempts = Some(number);
+                self.configured.most_attempts = Some(number);
             }
             "timeout" => {
-                let is_good = value.parse::<u64>().is_ok_and(|seconds| seconds >= 1);
-                if !is_good {
-                    return Err("timeout must be at least one second".into());
-                }
+                let seconds = value.parse().ok().filter(|seconds| *seconds >= 1);
+                self.configured.timeout_s = seconds.ok_or("timeout must be at least one second")?;
             }
             "failonstatus" => {
                 let numbers = value.split(',').map(|text| text.parse().ok());
@@ -174,13 +228,10 @@ impl Balancer {
                     numbers.ok_or("failonstatus must be one or more HTTP response codes")?;
             }
             "lbmethod" => {
-                self.method = match value.to_ascii_lowercase().as_str() {
-                    "byrequests" => Method::Requests,
-                    "bytraffic" => Method::Traffic,
-                    "bybusyness" => Method::Busyness,
-                    "heartbeat" => return Err("lbmethod=heartbeat is not there yet".into()),
-                    _ => return Err("unknown lbmethod".into()),
+                if value.eq_ignore_ascii_case("heartbeat") {
+                    return Err("lbmethod=heartbeat is not there yet".into());
                 }
+                self.configured.method = Method::of_name(value).ok_or("unknown lbmethod")?;
             }
             // They are about the balancer-manager.
             "nonce" | "growth" => {}
@@ -192,17 +243,22 @@ impl Balancer {
     /// How often another member may be tried.
     #[must_use]
     pub fn attempts(&self) -> usize {
-        self.most_attempts.unwrap_or_else(|| self.members.len().saturating_sub(1).max(1))
+        match self.line().number(Number::Attempts) {
+            0 => self.members.len().saturating_sub(1).max(1),
+            // Stored with 1 added.
+            number => usize::try_from(number - 1).unwrap_or(usize::MAX),
+        }
     }
 
     /// The session that a request says it belongs to (mod_proxy_balancer.c: `find_session_route`).
     #[must_use]
     pub fn session(&self, request: &Request, proxied: &Proxied) -> Session {
-        let Some((cookie, parameter)) = &self.sticky else { return Session::default() };
+        let Some((cookie, parameter)) = self.sticky() else { return Session::default() };
         let ends: &[u8] = if self.ends_at_semicolon { b"?&;" } else { b"?&" };
         let query = request.resource.query.as_deref().unwrap_or_default();
         let url = [&proxied.path, &b"?"[..], query].concat();
-        let found = parameter_of(&url, parameter.as_bytes(), ends).map(|value| (parameter, value));
+        let found = parameter_of(&url, parameter.as_bytes(), ends);
+        let found = found.map(|value| (parameter, value));
         let found = found.or_else(|| {
             let value = request.fields().all(Name::Cookie).find_map(|field| {
                 field
@@ -220,7 +276,7 @@ impl Balancer {
             }
         };
         let route = route.filter(|route| !route.is_empty());
-        Session { sticky: Some(name.clone()), route }
+        Session { sticky: Some(name), route }
     }
 
     /// Chooses the member for a request. `None` if no member may be used (mod_proxy_balancer.c:
@@ -232,54 +288,54 @@ impl Balancer {
 
     fn choose_at(&self, session: &Session, now_us: u64) -> Option<Choice> {
         let enabled = || self.members.iter().filter(|member| member.is_enabled());
-        let is_failed = |member: &&Arc<Member>| member.state.failed_us.load(Relaxed) > 0;
-        if self.recovers && enabled().all(|member| is_failed(&member)) {
-            enabled().for_each(|member| member.state.failed_us.store(0, Relaxed));
+        if self.recovers && enabled().all(|member| member.has_failed()) {
+            enabled().for_each(|member| member.recover());
         }
         if let Some(route) = &session.route {
             if let Some(member) = self.of_route(route, now_us) {
-                let is_changed = member.route.as_bytes() != &**route;
+                let is_changed = member.route().as_bytes() != &**route;
                 return Some(Choice { member, is_changed });
             }
-            let is_known = || self.members.iter().any(|it| it.route.as_bytes() == &**route);
-            if self.no_failover && is_known() {
+            let is_known = || self.members.iter().any(|it| it.route().as_bytes() == &**route);
+            if self.has_no_failover() && is_known() {
                 return None;
             }
         }
         let member = self.best(now_us)?;
-        Some(Choice { member, is_changed: self.sticky.is_some() })
+        Some(Choice { member, is_changed: self.sticky().is_some() })
     }
 
     /// The usable member of a route, or the one that stands in for it.
     fn of_route(&self, route: &[u8], now_us: u64) -> Option<Arc<Member>> {
         let of = |route: &[u8]| {
             let mut members = self.members.iter();
-            members.find(|member| !route.is_empty() && member.route.as_bytes() == route)
+            members.find(|member| !route.is_empty() && member.route().as_bytes() == route)
         };
         let member = of(route)?;
         if member.is_usable(now_us) {
             return Some(Arc::clone(member));
         }
-        let other = of(member.redirect.as_bytes()).filter(|other| other.is_usable(now_us));
+        let other = of(member.redirect().as_bytes()).filter(|other| other.is_usable(now_us));
         other.cloned()
     }
 
     /// The member for the next request. It belongs to the lowest set that has a usable member. A
     /// member in standby (`+H`) is used only if its set has no other usable one.
     fn best(&self, now_us: u64) -> Option<Arc<Member>> {
-        let mut sets: Vec<u8> = self.members.iter().map(|member| member.set).collect();
+        let mut sets: Vec<u8> = self.members.iter().map(|member| member.set_number()).collect();
         sets.sort_unstable();
         sets.dedup();
         sets.into_iter().find_map(|set| {
             [false, true].into_iter().find_map(|standby| {
                 let of_set = || {
                     self.members.iter().filter(move |member| {
-                        let letters = member.letters;
-                        member.set == set && letters.standby == standby && !letters.draining
+                        member.set_number() == set
+                            && member.has(Letter::Standby) == standby
+                            && !member.has(Letter::Draining)
                     })
                 };
                 let (spares, others): (Vec<_>, Vec<_>) =
-                    of_set().partition(|member| member.letters.spare);
+                    of_set().partition(|member| member.has(Letter::Spare));
                 let usable = |member: &&Arc<Member>| member.is_usable(now_us);
                 let lacking = others.iter().filter(|member| !usable(member)).count();
                 let spares = spares.into_iter().filter(usable).take(lacking);
@@ -291,17 +347,19 @@ impl Balancer {
 
     /// Picks a candidate by the method of the balancer.
     fn pick(&self, candidates: &[&Arc<Member>]) -> Option<Arc<Member>> {
-        let load = |member: &Member| match self.method {
+        let method = self.method();
+        let load = |member: &Member| match method {
             Method::Requests => 0,
-            Method::Traffic => member.state.bytes.load(Relaxed) / member.factor,
-            Method::Busyness => member.state.busy.load(Relaxed) * 10_000 / member.factor,
+            Method::Traffic => member.traffic() / member.factor(),
+            Method::Busyness => member.busy().saturating_mul(10_000) / member.factor(),
         };
         let mut best: Option<(&Arc<Member>, u64, i64)> = None;
         let mut total = 0;
         for member in candidates {
-            total += member.factor;
-            let before = member.state.weight.fetch_add(member.factor, Relaxed);
-            let weight = before.wrapping_add(member.factor).cast_signed();
+            let factor = member.factor();
+            total += factor;
+            let before = member.line().add(Number::Weight, factor);
+            let weight = before.wrapping_add(factor).cast_signed();
             let load = load(member);
             let is_better = best
                 .is_none_or(|(_, least, most)| load < least || (load == least && weight > most));
@@ -310,7 +368,7 @@ impl Balancer {
             }
         }
         let (member, ..) = best?;
-        member.state.weight.fetch_sub(total, Relaxed);
+        member.line().add(Number::Weight, total.wrapping_neg());
         Some(Arc::clone(member))
     }
 
@@ -327,113 +385,27 @@ impl Balancer {
     }
 }
 
-impl Member {
-    pub(super) fn new(worker: Worker) -> Self {
-        Self {
-            worker: Arc::new(worker),
-            factor: 100,
-            route: Box::default(),
-            redirect: Box::default(),
-            set: 0,
-            retry: RETRY,
-            letters: Letters::default(),
-            state: Arc::default(),
+impl Configured {
+    fn write(&self, line: &Line) {
+        line.set(Number::Method, self.method as u64);
+        let attempts = self.most_attempts.map_or(0, |number| number as u64 + 1);
+        line.set(Number::Attempts, attempts);
+        line.set(Number::NoFailover, u64::from(self.no_failover));
+        line.set(Number::Timeout, self.timeout_s);
+        let (cookie, parameter) = self.sticky.clone().unwrap_or_default();
+        line.set_text(Text::COOKIE, cookie.as_bytes());
+        line.set_text(Text::PARAMETER, parameter.as_bytes());
+    }
+
+    /// Copies the settings of a balancer to its line of the next configuration.
+    fn copy(from: &Line, to: &Line) {
+        use Number::{Attempts, Method, NoFailover, Timeout};
+        for number in [Method, Attempts, NoFailover, Timeout] {
+            to.set(number, from.number(number));
         }
-    }
-
-    /// Sets a parameter.
-    ///
-    /// # Errors
-    /// The name is unknown, the value is invalid, or the parameter is not supported.
-    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        match &*key.to_ascii_lowercase() {
-            "loadfactor" => {
-                let factor = value.parse().ok().filter(|factor| (1.0..=100.0).contains(factor));
-                let factor: f64 = factor.ok_or("LoadFactor must be a number between 1..100")?;
-                // At most 10,000.
-                self.factor = (factor * 100.0) as u64;
-            }
-            "route" => self.route = value.into(),
-            "redirect" => self.redirect = value.into(),
-            "lbset" => {
-                let set = value.parse().ok().filter(|set| *set <= 99);
-                self.set = set.ok_or("lbset must be between 0 and 99")?;
-            }
-            "status" => self.set_letters(value)?,
-            key => {
-                Arc::make_mut(&mut self.worker).set(key, value)?;
-                if key == "retry" {
-                    self.retry = Duration::from_secs(value.parse().unwrap_or(0));
-                }
-            }
+        for text in [Text::COOKIE, Text::PARAMETER] {
+            to.set_text(text, from.text(text).as_bytes());
         }
-        Ok(())
-    }
-
-    fn set_letters(&mut self, value: &str) -> Result<(), String> {
-        let mut on = true;
-        for letter in value.chars() {
-            let flag = match letter.to_ascii_uppercase() {
-                '+' | '-' => {
-                    on = letter == '+';
-                    continue;
-                }
-                'D' => &mut self.letters.disabled,
-                'S' => &mut self.letters.stopped,
-                'I' => &mut self.letters.ignores_errors,
-                'R' => &mut self.letters.spare,
-                'H' => &mut self.letters.standby,
-                'N' => &mut self.letters.draining,
-                'E' | 'C' => return Err(format!("status={value} is not there yet")),
-                _ => return Err("Unknown status parameter option".into()),
-            };
-            *flag = on;
-        }
-        Ok(())
-    }
-
-    fn is_enabled(&self) -> bool {
-        !self.letters.disabled && !self.letters.stopped
-    }
-
-    /// Whether requests may be sent to the member. One that has failed may be tried again after
-    /// `retry`.
-    fn is_usable(&self, now_us: u64) -> bool {
-        let failed_us = self.state.failed_us.load(Relaxed);
-        let retry_us = u64::try_from(self.retry.as_micros()).unwrap_or(u64::MAX);
-        if failed_us > 0 && now_us >= failed_us.saturating_add(retry_us) {
-            self.state.failed_us.store(0, Relaxed);
-        }
-        self.is_enabled() && self.state.failed_us.load(Relaxed) == 0
-    }
-
-    /// Notes that the member has failed. Returns whether another one is to be tried.
-    #[must_use]
-    pub fn note_failure(&self) -> bool {
-        self.fail_at(clock::monotonic_us())
-    }
-
-    fn fail_at(&self, now_us: u64) -> bool {
-        if self.letters.ignores_errors {
-            return false;
-        }
-        self.state.failed_us.store(now_us.max(1), Relaxed);
-        true
-    }
-
-    /// Counts a request at the member.
-    #[must_use]
-    pub fn begin(&self) -> Busy {
-        self.state.busy.fetch_add(1, Relaxed);
-        Busy(Arc::clone(&self.state))
-    }
-
-    /// Counts bytes that were sent to the member, and returns where those are counted that are
-    /// received from it.
-    #[must_use]
-    pub fn count(&self, bytes: u64) -> Arc<AtomicU64> {
-        self.state.bytes.fetch_add(bytes, Relaxed);
-        Arc::clone(&self.state.bytes)
     }
 }
 
@@ -448,6 +420,7 @@ fn parameter_of(url: &[u8], name: &[u8], ends: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::worker::Worker;
     use super::*;
     use evenkeel_message::Target;
     use std::path::Path;
@@ -487,12 +460,12 @@ mod tests {
         let uneven = balancer(&[], &[&[("loadfactor", "3")], &[("loadfactor", "1")]]);
         assert_eq!(hosts(&uneven, 8), "m0 m0 m1 m0 m0 m0 m1 m0");
         let busy = balancer(&[("lbmethod", "bybusyness")], &[&[], &[]]);
-        let held = busy.members[0].begin();
+        let held = busy.members[0].line().begin();
         assert_eq!(hosts(&busy, 3), "m1 m1 m1");
         drop(held);
         assert_eq!(hosts(&busy, 1), "m0");
         let traffic = balancer(&[("lbmethod", "bytraffic")], &[&[], &[]]);
-        let _ = traffic.members[0].count(100_000);
+        traffic.members[0].line().add(Number::Sent, 100_000);
         assert_eq!(hosts(&traffic, 2), "m1 m1");
     }
 
@@ -522,6 +495,60 @@ mod tests {
         let none = balancer(&[("forcerecovery", "off")], &[&[]]);
         none.members[0].fail_at(1);
         assert_eq!(hosts(&none, 1), "-");
+    }
+
+    #[test]
+    fn what_has_changed_outlives_a_reload_where_the_configuration_stays_the_same() {
+        let site = |factor: &str, sticky: &str| {
+            let settings: &[(&str, &str)] = &[("stickysession", sticky)];
+            let balancer = balancer(settings, &[&[("loadfactor", factor)], &[("route", "b")], &[]]);
+            let members = Members::new(4).unwrap();
+            assert_eq!(balancer.share(&members, 0, "home.test"), 4);
+            Arc::new(balancer)
+        };
+        let before = site("1", "S");
+        let [first, second, third] = &before.members[..] else { panic!() };
+        first.line().set(Number::Factor, 500);
+        second.mark(Letter::Disabled, true);
+        second.line().set_text(Text::Route, b"other");
+        assert!(third.fail_at(7));
+        before.line().set(Number::Method, Method::Busyness as u64);
+        before.line().set_text(Text::COOKIE, b"T");
+
+        let after = site("1", "S");
+        after.take_over(&[Arc::clone(&before)]);
+        let [first, second, third] = &after.members[..] else { panic!() };
+        assert_eq!((first.factor(), first.status().as_str()), (500, "Init Ok "));
+        assert_eq!((second.route().as_bytes(), &*second.status()), (&b"other"[..], "Init Dis "));
+        assert!(third.has_failed() && after.method() == Method::Busyness);
+        assert_eq!(after.sticky().unwrap().0.as_bytes(), b"T");
+
+        let edited = site("2", "U");
+        edited.take_over(&[before]);
+        assert_eq!(edited.members[0].factor(), 200, "as the configuration now says");
+        assert_eq!(edited.sticky().unwrap().0.as_bytes(), b"U");
+        assert!(edited.members[1].has(Letter::Disabled) && edited.members[2].has_failed());
+
+        let elsewhere = balancer(&[], &[&[], &[], &[]]);
+        elsewhere.share(&Members::new(4).unwrap(), 0, "another.test");
+        elsewhere.take_over(&[edited]);
+        assert!(!elsewhere.members[2].has_failed());
+    }
+
+    #[test]
+    fn letters_are_added_and_removed() {
+        let one = balancer(&[], &[&[("status", "+H-I+DC"), ("status", "-D+E")]]);
+        assert_eq!(one.members[0].status(), "Init Err Stby HcFl ");
+        assert_eq!(hosts(&one, 1), "-", "its checks have failed");
+        one.members[0].mark(Letter::Unhealthy, false);
+        assert_eq!(hosts(&one, 1), "m0", "a failure of the configuration is tried at once");
+        assert!(Member::new(Worker::clone(&one.members[0].worker)).set("status", "x").is_err());
+        let long = "x".repeat(64);
+        for (key, text) in [("route", "Route"), ("redirect", "Redirect")] {
+            let mut member = Member::new(Worker::clone(&one.members[0].worker));
+            let error = member.set(key, &long).unwrap_err();
+            assert_eq!(error, format!("{text} length must be < 64 characters"));
+        }
     }
 
     #[test]

@@ -7,13 +7,15 @@ mod directives;
 pub mod http;
 mod http_answer;
 mod http_head;
+mod member;
 mod pass;
 mod reverse;
 mod worker;
 
 pub use crate::NoSettings as Global;
-pub use balancer::{Balancer, Busy, Choice, Member, Session};
+pub use balancer::{Balancer, Choice, Method as BalancerMethod, Session};
 pub use directives::MODULE;
+pub use member::{Letter, Member};
 pub use pass::{Pass, Passed, escape_path};
 pub use reverse::{Mapping, public_cookie, public_location};
 pub use worker::{Upgrade, Worker, upgrade_of};

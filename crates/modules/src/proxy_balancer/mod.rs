@@ -17,11 +17,12 @@ pub const MODULE: Module = Module {
          `[P]` and ProxyPassReverse name it. Members are `http:`, `https:`, `ws:` and `wss:` \
          servers; one with `fcgi:` is refused.",
         "byrequests, bytraffic and bybusyness divide the requests, by `loadfactor`. \
-         `lbmethod=heartbeat` and the letters E and C of `status` are refused. `timeout`, `nonce` \
-         and `growth` are accepted and have no effect.",
+         `lbmethod=heartbeat` is refused. `timeout`, `nonce` and `growth` are accepted and have no \
+         effect.",
         "ProxyPassReverse finds the URL of a member in a redirect by the name of its balancer.",
-        "The counts and the errors of members belong to each child process, which learns of a \
-         member that has failed by a request of its own. Apache's children share them.",
+        "All child processes share the counts and the states of members. After a graceful restart \
+         the counts begin at 0; a member that has failed is still left out until `retry` is over. \
+         In Apache it is not, unless BalancerPersist is on.",
         "A request whose member cannot be reached goes on to the next one, if nothing of its body \
          was sent or all of it is still in memory. A request with an idempotent method does so too \
          if the member ends the connection before its response; Apache answers that with 502.",
