@@ -426,11 +426,28 @@ fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {
 /// another inode, which a validator may show.
 fn restore(script: &Script, root: &Path, port: u16) -> Result<(), String> {
     for step in script.exchanges.iter().flat_map(|exchange| &exchange.steps) {
+        if let Step::Filled(path, _) = step {
+            empty(&root.join(path))?;
+        }
         let (Step::Write(path, _) | Step::Remove(path)) = step else { continue };
         let _ = fs::remove_file(root.join(path));
         if let Some(file) = script.files.iter().find(|file| file.path == *path) {
             put(script, file, root, port)?;
         }
+    }
+    Ok(())
+}
+
+/// Removes what is in a folder.
+fn empty(folder: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        removed.map_err(told)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@
 //!                              a file; its contents are the lines below, indented by four, or
 //!                              N bytes of digits
 //! link PATH TARGET             a symbolic link
-//! folder PATH                  an empty folder
+//! folder PATH [mode=OCTAL]     an empty folder
 //! exchange TITLE               one connection, with these steps, indented by two:
 //!   get TARGET                 a request for HTTP/1.1 with `Host: localhost`
 //!   head TARGET, ask METHOD TARGET
@@ -32,6 +32,7 @@
 //!   close                      end the sending direction
 //!   write PATH TEXT            replace a file
 //!   remove PATH
+//!   filled FOLDER N            wait until N responses are stored in FOLDER (mod_cache_disk)
 //!   responses N                how many to wait for, if it is not one for each request line
 //!   = STATUS...                the statuses of the oracle, 000 for no answer
 //!   ~ TEXT                     the oracle's answer contains this
@@ -151,6 +152,8 @@ pub enum Step {
     Write(String, Vec<u8>),
     /// Removes a file.
     Remove(String),
+    /// Waits until so many responses are stored in a folder.
+    Filled(String, usize),
 }
 
 /// The parts of a request.
@@ -247,7 +250,10 @@ fn parse_statement(
         "tls" => script.tls = true,
         "config" => script.config.push_str(&block),
         "file" => script.files.push(parse_file(rest, block)?),
-        "folder" => script.files.push(entry(rest, Kind::Folder)),
+        "folder" => {
+            let folder = parse_file(rest, String::new())?;
+            script.files.push(File { kind: Kind::Folder, ..folder });
+        }
         "link" => {
             let (path, target) = rest.split_once(' ').ok_or("a link needs a target")?;
             script.files.push(entry(path, Kind::Link(target.to_owned())));
@@ -316,6 +322,11 @@ fn parse_step(exchange: &mut Exchange, line: &str) -> Result<(), String> {
             exchange.steps.push(Step::Write(path.to_owned(), unescape(text)?));
         }
         "remove" => exchange.steps.push(Step::Remove(rest.to_owned())),
+        "filled" => {
+            let (path, count) = rest.split_once(' ').ok_or("a folder and a number are needed")?;
+            let count = count.parse().map_err(|_| "a number is needed")?;
+            exchange.steps.push(Step::Filled(path.to_owned(), count));
+        }
         "responses" => exchange.responses = Some(rest.parse().map_err(|_| "a number is needed")?),
         "=" => {
             let codes = rest.split_whitespace().map(str::parse);

@@ -8,6 +8,7 @@ use crate::tls::Stream;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Plays the exchange to the server on `port` of the loopback address.
 pub fn talk(exchange: &Exchange, port: u16, root: &Path) -> Result<Answer, String> {
@@ -42,6 +43,15 @@ pub fn talk(exchange: &Exchange, port: u16, root: &Path) -> Result<Answer, Strin
                 std::fs::write(&path, text)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
             }
+            Step::Filled(path, count) => {
+                let end = Instant::now() + PATIENCE;
+                while stored(&root.join(path)) < *count {
+                    if Instant::now() > end {
+                        return Err(format!("fewer than {count} responses are stored in {path}"));
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
             Step::Remove(path) => {
                 let path = root.join(path);
                 std::fs::remove_file(&path)
@@ -57,6 +67,22 @@ pub fn talk(exchange: &Exchange, port: u16, root: &Path) -> Result<Answer, Strin
     line.half_close();
     line.read_to_end(&heads);
     Ok(line.answer)
+}
+
+/// The number of responses that a server has stored in a folder: apache2 has a file for the body of
+/// each, Evenkeel a file whose kind stands behind its checksum.
+fn stored(folder: &Path) -> usize {
+    const KIND: usize = 32;
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let count = |path: &Path| match path.extension().and_then(|it| it.to_str()) {
+        Some("data") => 1,
+        Some("entry") => {
+            let is_response = |bytes: Vec<u8>| bytes.get(KIND) == Some(&1);
+            usize::from(std::fs::read(path).is_ok_and(is_response))
+        }
+        _ => stored(path),
+    };
+    entries.flatten().map(|entry| count(&entry.path())).sum()
 }
 
 /// For each request of the exchange, whether its method is HEAD.

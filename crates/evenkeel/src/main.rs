@@ -10,6 +10,7 @@ mod command_line;
 mod configuration;
 mod dump;
 mod explain;
+mod htcacheclean;
 mod htdigest;
 mod htpasswd;
 mod httpd;
@@ -41,6 +42,8 @@ fn main() {
     let program = Path::new(&name).file_name().unwrap_or(&name).to_string_lossy();
     let status = match (&*program, words.first().map(String::as_str)) {
         ("httpd" | "apache2", _) => httpd::run(&program, &words),
+        ("htcacheclean", _) => htcacheclean::run(&words),
+        (_, Some("htcacheclean")) => htcacheclean::run(words.get(1..).unwrap_or_default()),
         ("htpasswd", _) => htpasswd::run(&words),
         ("htdigest", _) => htdigest::run(&words),
         (_, Some("htdigest")) => htdigest::run(words.get(1..).unwrap_or_default()),

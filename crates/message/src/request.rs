@@ -228,6 +228,9 @@ pub struct Request {
     pub used_nonce: Rc<RefCell<Option<UsedNonce>>>,
     /// What becomes known only once the body has been sent; none if nothing will.
     pub late: Option<Rc<RefCell<Late>>>,
+    /// What the cache knows of the request (mod_cache); none if it has nothing to do with it. The
+    /// room that looks it up defines the type.
+    pub caching: Option<Box<dyn Any>>,
     /// What the pages of the request share (mod_include). The room that parses pages defines the
     /// type.
     pub page: Option<Rc<dyn Any>>,
@@ -488,6 +491,7 @@ impl Request {
             log_levels: None,
             used_nonce: Rc::default(),
             late: None,
+            caching: None,
             page: None,
             programs: None,
             has_place: false,
@@ -552,6 +556,7 @@ impl Request {
             log_levels: None,
             used_nonce: Rc::clone(&self.used_nonce),
             late: None,
+            caching: None,
             page: None,
             programs: None,
             has_place: false,
@@ -664,6 +669,7 @@ impl Request {
             log_levels,
             used_nonce,
             late,
+            caching,
             page,
             programs,
             has_place,
@@ -685,7 +691,7 @@ impl Request {
         (*body, *port, *names, *beyond) = (None, None, None, None);
         (*proxy, *is_introduced, *secure) = (None, false, None);
         (*probe, *previous, *used_name, *late, *page) = (None, None, None, None, None);
-        (*programs, *log_levels) = (None, None);
+        (*programs, *log_levels, *caching) = (None, None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         (*has_place, *shares_place) = (false, false);

@@ -83,6 +83,8 @@ modules! {
     use proxy_balancer::BYTRAFFIC;
     use proxy_balancer::BYBUSYNESS;
     use proxy_balancer::SLOTMEM;
+    mod cache;
+    mod cache_disk;
     mod php;
     mod fcgid;
     mod cgi;

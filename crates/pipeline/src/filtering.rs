@@ -36,6 +36,16 @@ impl Filtered {
         &self.response
     }
 
+    /// A response that was stored after its filters.
+    pub(crate) fn stored(response: Response) -> Self {
+        Self { response, is_compressed: false, is_external: false }
+    }
+
+    /// The response, to be changed.
+    pub(crate) fn response_mut(&mut self) -> &mut Response {
+        &mut self.response
+    }
+
     /// Whether the response has to wait for the first bytes of its body, without which its status
     /// is not known.
     pub(crate) fn awaits_body(&self) -> bool {

@@ -3,6 +3,7 @@
 
 mod alike;
 mod body;
+mod caching;
 mod cgi;
 mod clock;
 mod die;
@@ -30,6 +31,7 @@ mod rewriting;
 mod serve;
 mod site;
 mod spelling;
+mod storing;
 mod trace;
 mod walk;
 mod walks;

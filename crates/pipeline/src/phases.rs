@@ -2,6 +2,7 @@
 //! act. A module is called here and nowhere else.
 
 use crate::body;
+use crate::caching;
 use crate::cgi;
 use crate::die::KEEPS_TYPE;
 use crate::fcgid;
@@ -72,6 +73,12 @@ pub(crate) async fn receive(
     if let Err(status) = check_session(pipeline, &mut request) {
         let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
         return stop(request, plan, status);
+    }
+    if pipeline.site.caches {
+        let defaults = &pipeline.site.server(request.server).defaults;
+        if let Some(answer) = caching::look_up(pipeline, &mut request, defaults, true) {
+            return stop(request, Arc::clone(defaults), answer);
+        }
     }
     locate(pipeline, request).await
 }
@@ -417,6 +424,9 @@ fn decide<'a>(
     request: &'a mut Request,
     plan: &'a Plan,
 ) -> MaybeReady<'a, Result<(), Answer>> {
+    if request.caching.is_some() {
+        caching::note_guard(pipeline, request, plan);
+    }
     let checked = match check_host(pipeline, &mut *request, plan) {
         MaybeReady::Now(checked) => checked,
         MaybeReady::Later(_) => None,
@@ -609,6 +619,11 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
 /// it is read to its end first.
 pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<Concluded> {
     let Prepared { mut request, plan, found } = prepared;
+    if pipeline.site.caches
+        && let Some(answer) = caching::look_up(pipeline, &mut request, &plan, false)
+    {
+        return stop(request, plan, answer);
+    }
     // The body is left to the request that the redirect makes.
     if let Some(target) = rewriting::redirect_target(&request) {
         return stop(request, plan, Answer::Redirect(target));

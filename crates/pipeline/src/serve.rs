@@ -2,6 +2,7 @@
 //! request goes in by value; a response comes out at once, or later where the handler waits.
 //! Nothing here touches a socket.
 
+use crate::caching;
 use crate::die;
 use crate::filtering::{self, Filtered};
 use crate::frames::Frames;
@@ -11,7 +12,9 @@ use crate::phases;
 use crate::php::{self, PhpPools};
 use crate::proxying;
 use crate::site::{Plan, Site};
+use crate::storing;
 use crate::walk::Walker;
+use evenkeel_cache::Shelf;
 use evenkeel_message::{
     Allowance, Answer, Fields, Level, MayWait, Notice, Request, Response, Served, Status, Stopped,
     quoted_path,
@@ -62,6 +65,8 @@ pub struct Pipeline {
     teller: Teller,
     /// What gives memory of large requests back.
     thrift: Thrift,
+    /// The stored responses that this thread has opened.
+    pub(crate) shelf: Shelf,
     /// The home folders of users, for mod_userdir.
     pub(crate) homes: Homes,
     /// The frames of [`respond`].
@@ -136,6 +141,7 @@ impl Pipeline {
             forms: Rc::new(forms),
             teller,
             thrift,
+            shelf: Shelf::default(),
             homes: Homes::default(),
             responses,
             places: Places::new(credits, queued),
@@ -223,17 +229,22 @@ impl Pipeline {
     pub fn tick(&self) -> Vec<Notice> {
         self.thrift.tick(&self.blocking_pool);
         self.forms.tick();
+        self.shelf.tick();
         self.walker.borrow().files.drop_old();
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
         let told = self.blocking_pool.abandon_stalled(patience).into_iter();
         let told = told.chain(Store::of_process().abandon_stalled(patience));
-        told.map(|text| Notice::own("core", Level::Error, text)).collect()
+        let told = told.map(|text| Notice::own("core", Level::Error, text));
+        let of_cache = evenkeel_cache::take_complaint();
+        told.chain(of_cache.map(|text| Notice::own("cache_disk", Level::Error, text))).collect()
     }
 
     /// Whether something is left for the next tick, though nothing is served until then.
     #[must_use]
     pub fn awaits_tick(&self) -> bool {
-        self.thrift.awaits_tick() || self.walker.borrow().files.grows_old()
+        self.thrift.awaits_tick()
+            || self.walker.borrow().files.grows_old()
+            || !self.shelf.is_empty()
     }
 
     /// Notes that a request takes much memory.
@@ -256,6 +267,12 @@ impl Pipeline {
             Err(Answer::Response(response)) => self.filtered(request, &plan, *response),
             Err(Answer::Redirect(target)) => self.redirect(request, &plan, &target),
             Err(Answer::Status(status, fields)) => {
+                let mut request = request;
+                if request.caching.is_some()
+                    && let Some(stale) = caching::fail(self, &mut request, &plan, status)
+                {
+                    return self.complete(request, &plan, Ok(Filtered::stored(stale)));
+                }
                 let fields = fields.map_or_else(Fields::new, |fields| *fields);
                 match die::die(self, request, &plan, status, fields) {
                     die::Fate::Respond(request, response) => Next::Respond(request, response),
@@ -271,6 +288,9 @@ impl Pipeline {
         plan: &Arc<Plan>,
         response: Response,
     ) -> Next {
+        if caching::is_hit(&request) {
+            return self.complete(request, plan, Ok(Filtered::stored(response)));
+        }
         let filtered = filtering::filter(self, &mut request, plan, response);
         if request.allowance.is_spent() {
             return self.give_up(request, plan);
@@ -303,6 +323,13 @@ impl Pipeline {
                     return self.settled(request, plan, response);
                 }
                 Err(Status::INTERNAL_SERVER_ERROR.into())
+            }
+            filtered => filtered,
+        };
+        let filtered = match filtered {
+            Ok(mut filtered) if request.caching.is_some() => {
+                let response = filtered.response_mut();
+                storing::conclude(self, &mut request, plan, response).map(|()| filtered)
             }
             filtered => filtered,
         };

@@ -2,6 +2,7 @@
 //! the table of their hosts and sections in the order of their merge come out. Shared by all
 //! threads, changed by none.
 
+use crate::caching;
 use crate::hosts::{Address, Host, Hosts, parse_address};
 use evenkeel_config::{Fault, Faults, Node, Notice, Stage, Tables, Variables, Vocabulary};
 use evenkeel_message::{Request, UriOptions, UrlPath, without_doubled_slash};
@@ -109,6 +110,8 @@ pub struct Site {
     pub sends_as_is: bool,
     /// Whether mod_unique_id is active.
     pub identifies: bool,
+    /// Whether mod_cache and mod_cache_disk are active.
+    pub caches: bool,
     /// Whether a subrequest or redirect that comes to the sections of the request before is in its
     /// settings (`known`).
     pub compares_sections: bool,
@@ -159,6 +162,9 @@ pub struct Server {
     pub directory_patterns: Arc<[Arc<Section>]>,
     /// Where it was configured; none for the main server.
     pub position: Option<evenkeel_config::Position>,
+    /// Its name and addresses, which tell its cached responses from those of other servers; empty
+    /// if nothing is cached.
+    pub cache_place: Box<str>,
 }
 
 impl Server {
@@ -181,7 +187,15 @@ impl Server {
                 (plain.into(), patterns.into(), sections.locations.as_slice().into())
             }
         };
-        Self { settings, defaults, directories, directory_patterns, locations, position: None }
+        Self {
+            settings,
+            defaults,
+            directories,
+            directory_patterns,
+            locations,
+            position: None,
+            cache_place: "".into(),
+        }
     }
 
     /// The settings of the core where these are the settings of the sections.
@@ -309,6 +323,9 @@ impl Site {
         }
         server.core.name.get_or_insert_with(|| own_name().into());
         server.core.document_root.get_or_insert_with(|| Path::new(DOCUMENT_ROOT).into());
+        let caches = ["mod_cache.c", "mod_cache_disk.c"]
+            .into_iter()
+            .all(|file| language.vocabulary.module_loaded(file));
         let virtual_hosts = std::mem::take(&mut global.core.virtual_hosts);
         let mut servers = Vec::with_capacity(virtual_hosts.len() + 1);
         servers.push(Server::new(server.clone(), Arc::new(directory.clone()), None));
@@ -338,11 +355,20 @@ impl Site {
             proxy_protocol.add(&virtual_host.server.remoteip, &places);
             let mut merged = Server::new(settings, defaults, servers.first());
             merged.position = Some(virtual_host.position.clone());
+            if caches {
+                let name = merged.name().to_ascii_lowercase();
+                merged.cache_place = format!("{name} {}", virtual_host.addresses.join(" ")).into();
+            }
             servers.push(merged);
         }
         // A host that shares the rules of the main server would get a copy of its own.
         let own_rules = servers.iter_mut().map(|server| &mut server.settings.setenvif);
         own_rules.filter(|rules| !rules.is_prepared()).for_each(|rules| rules.prepare());
+        if caches && let Some(rootless) = servers.iter().find(|server| has_no_root(server)) {
+            let name = rootless.name();
+            let text = format!("CacheEnable disk of {name} has no effect without a CacheRoot");
+            notices.push(Notice { number: None, ..Notice::warn("cache", 0, text) });
+        }
         if global.active.has("mod_auth_digest.c") {
             prepare_digest(&global)?;
         }
@@ -412,6 +438,7 @@ impl Site {
             rewrites,
             sends_as_is,
             identifies,
+            caches,
             compares_sections,
             external_filters,
             folders_have_indexes,
@@ -530,6 +557,11 @@ fn balancers_of(servers: &[Server]) -> Vec<Arc<Balancer>> {
         }
     }
     found
+}
+
+/// Whether a server caches on disk and does not say where.
+fn has_no_root(server: &Server) -> bool {
+    server.settings.cache.uses(caching::DISK) && server.settings.cache_disk.place().is_none()
 }
 
 /// The addresses of a virtual host; those that cannot be resolved are remarked on.

@@ -352,6 +352,15 @@ pub fn nameless(folder: &std::path::Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR)?)
 }
 
+/// Gives a file without a name this name. Errors are linkat(2)'s: `AlreadyExists` if the name is
+/// taken, and `NotFound` also where /proc is not mounted.
+pub fn link_nameless(file: impl AsFd, path: &std::path::Path) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let number = file.as_fd().as_raw_fd();
+    let own = format!("/proc/self/fd/{number}");
+    Ok(rustix::fs::linkat(CWD, own.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,6 +131,22 @@ impl Directory {
         self.rules.is_some()
     }
 
+    /// Whether the rules may refuse a request, or let one pass that Require refuses.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        let Some(Rules { order, satisfy, allow, deny }) = self.rules.as_deref() else {
+            return false;
+        };
+        let is_plain = order.iter().all(|line| line.limit.is_none());
+        let allows_all =
+            |line: &Line<Whom>| line.limit.is_none() && matches!(line.value, Whom::All);
+        let admits_all = match order.last().map(|line| line.value).unwrap_or_default() {
+            Order::AllowDeny => allow.iter().any(allows_all),
+            Order::DenyAllow => true,
+        };
+        !(is_plain && satisfy.is_empty() && deny.is_empty() && admits_all)
+    }
+
     /// Whether the rules let the request pass (mod_access_compat.c: check_dir_access).
     /// A refusal is told even where Satisfy Any leaves the decision to Require.
     ///

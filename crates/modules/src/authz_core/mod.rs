@@ -81,6 +81,12 @@ impl Merge for Directory {
     }
 }
 
+/// Whether the rules of a section may refuse a request.
+#[must_use]
+pub fn is_guarded(settings: &Directory) -> bool {
+    settings.rules.as_ref().is_some_and(|rules| !rules.grants_all())
+}
+
 /// The settings of the process: the aliases of authorization providers.
 #[derive(Clone, Debug, Default)]
 pub struct Global {

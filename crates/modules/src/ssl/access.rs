@@ -121,6 +121,18 @@ pub fn check_host_name(
     Ok(())
 }
 
+/// Whether a request may be refused for its session, or is that of a user. SSLRequireSSL does not
+/// count: a response to a request over TLS is none for a request in clear text.
+#[must_use]
+pub fn is_guarded(section: &Directory, server: &Server) -> bool {
+    let asks = |verify: Option<Verify>| verify.is_some_and(|verify| verify != Verify::None);
+    asks(server.0.as_ref().and_then(|said| said.verify))
+        || section.0.as_ref().is_some_and(|said| {
+            let named = said.user_name.is_some() || said.options.has(Options::FAKE_LOGIN);
+            asks(said.verify) || !said.requirements.is_empty() || said.ciphers.is_some() || named
+        })
+}
+
 /// Checks what the sections ask of the session (ssl_hook_Access).
 ///
 /// # Errors

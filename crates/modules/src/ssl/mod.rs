@@ -10,7 +10,9 @@ mod ignored;
 mod passphrase;
 mod proxy;
 
-pub use access::{check_access, check_host_name, export, fake_login, forbids_strictly, misdirects};
+pub use access::{
+    check_access, check_host_name, export, fake_login, forbids_strictly, is_guarded, misdirects,
+};
 pub use directives::MODULE;
 pub use hosts::{Identified, Made, Sharing, make_host};
 pub use proxy::{NoConnector, connector};
