@@ -29,12 +29,12 @@ const FUNCTIONS: usize = 100;
 /// By what factor a count may exceed the stored one.
 const TOLERANCE: f64 = 1.03;
 
-/// The scenarios that are counted, over one connection (P6 over eight). The page of P1-text is not compressed,
-/// because the client does not ask for that, but it passes through the filter. That of P16 is
-/// compressed for the first request and kept. The password of P1-login is hashed for the first
-/// request and remembered. The page of P1-includes is parsed for the first request and found to
-/// have no directives. The page of A4 comes from a FastCGI application in this process, and is not
-/// compressed.
+/// The scenarios that are counted, over one connection (P6 over eight). The page of P1-text is not
+/// compressed, because the client does not ask for that, but it passes through the filter. That of
+/// P16 is compressed for the first request and kept. The password of P1-login is hashed for the
+/// first request and remembered. The page of P1-includes is parsed for the first request and found
+/// to have no directives. The page of A4 comes from a FastCGI application in this process, and is
+/// not compressed.
 const COUNTED: [(&str, Asked); 16] = [
     ("P1", ONE),
     ("P2", Asked { conditional: true, ..ONE }),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-const MODULES: [&str; 4] = ["cache", "cache_disk", "proxy", "proxy_http"];
+const MODULES: [&str; 5] = ["authz_host", "cache", "cache_disk", "proxy", "proxy_http"];
 
 /// A server with a cache in `cache` and another server behind `/app/`.
 fn house(model: &str, origin: &Origin, more: &str) -> House {

@@ -4,8 +4,8 @@
 //! where nothing listens. `@SCGI@` and `@UWSGI@` are ports of applications (src/gateway.rs).
 //! `@TLS@`, `@OTHER@`, `@EXPIRED@` and `@ASKS@` are ports of the same server over TLS, with the
 //! certificates of `localhost`, of `other.example` and one that has expired; the last one asks for
-//! a certificate. `@CERTS@` is the folder of the certificates. The other tests are about connections:
-//! what happens when they end, when a client leaves and when the server is reloaded.
+//! a certificate. `@CERTS@` is the folder of the certificates. The other tests are about
+//! connections: what happens when they end, when a client leaves and when the server is reloaded.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::gateway::{self, Protocol};

@@ -32,7 +32,7 @@
 //!   close                      end the sending direction
 //!   write PATH TEXT            replace a file
 //!   remove PATH
-//!   filled FOLDER N            wait until N responses are stored in FOLDER (mod_cache_disk)
+//!   filled FOLDER N            wait until Evenkeel has stored N responses in FOLDER
 //!   responses N                how many to wait for, if it is not one for each request line
 //!   = STATUS...                the statuses of the oracle, 000 for no answer
 //!   ~ TEXT                     the oracle's answer contains this

@@ -5,7 +5,7 @@
 pub(crate) mod body;
 pub(crate) mod reply;
 pub(crate) mod session;
-pub(crate) mod shared;
+pub(crate) mod session_state;
 pub(crate) mod start;
 pub(crate) mod stream;
 pub(crate) mod task;

@@ -1,7 +1,7 @@
 //! Parses and writes HTTP/1.1, HTTP/2, FastCGI records, SCGI, uWSGI and heads of scripts without
-//! I/O, for the server and for the load lab. Callers pass slices of a receive buffer and append output
-//! to a buffer of their own. Nothing here reads a socket, a file or a clock, and parsing HTTP
-//! allocates nothing once the buffers have grown to their size.
+//! I/O, for the server and for the load lab. Callers pass slices of a receive buffer and append
+//! output to a buffer of their own. Nothing here reads a socket, a file or a clock, and parsing
+//! HTTP allocates nothing once the buffers have grown to their size.
 
 mod chunked;
 mod digest;

@@ -1,6 +1,6 @@
 //! The exchange with a FastCGI, SCGI or uWSGI application: sends a request, and returns the head
-//! and the body of the response. A short body is returned whole. A long one is a stream, which is read
-//! ahead while the client does not read.
+//! and the body of the response. A short body is returned whole. A long one is a stream, which is
+//! read ahead while the client does not read.
 
 use crate::connect::{Patience, connect};
 use crate::conversation::{Connection, Conversation, Event, Framing, SLOW_AFTER};

@@ -1,7 +1,7 @@
 //! The body of a request: the contents of DATA frames, which the session has put into the inbox of
 //! the stream. Reading them reopens the client's flow-control windows.
 
-use super::shared::State;
+use super::session_state::State;
 use crate::exchange::request_body::{BodyReader, Taken};
 use bytes::Bytes;
 use evenkeel_message::{Fields, Level, Notice, Status};

@@ -1,7 +1,7 @@
-//! A response on its stream: writes its head, and records the exchange when the response was sent or
-//! aborted.
+//! A response on its stream: writes its head, and records the exchange when the response was sent
+//! or aborted.
 
-use super::shared::State;
+use super::session_state::State;
 use super::writer::StreamWriter;
 use crate::exchange::{Begun, Ended, Exchange};
 use crate::serving::Serving;

@@ -3,7 +3,7 @@
 //! wait becomes a future (`task.rs`).
 
 use super::reply::StreamReply;
-use super::shared::{MOST_UNSENT, Shared, State};
+use super::session_state::{MOST_UNSENT, Shared, State};
 use super::stream::Begin;
 use crate::exchange::slow_bytes::Share;
 use crate::serving::Serving;

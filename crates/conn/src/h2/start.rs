@@ -58,8 +58,8 @@ pub(crate) struct Arrived {
 }
 
 impl<S: ConnectionSite> Serving<S> {
-    /// Whether the connection speaks HTTP/2 from its first byte on: the TLS handshake has negotiated
-    /// it, or the first bytes are the preface and H2Direct allows that.
+    /// Whether the connection speaks HTTP/2 from its first byte on: the TLS handshake has
+    /// negotiated it, or the first bytes are the preface and H2Direct allows that.
     pub(crate) fn speaks_h2(&self, connection: &Connection, first: &[u8]) -> bool {
         let facts = connection.secure.as_ref();
         if facts.is_some_and(|facts| facts.protocol.as_deref() == Some(b"h2")) {

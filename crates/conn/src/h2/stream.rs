@@ -3,7 +3,7 @@
 
 use super::body::StreamBody;
 use super::reply::StreamReply;
-use super::shared::State;
+use super::session_state::State;
 use super::writer::has_left;
 use crate::exchange::credit::Lease;
 use crate::exchange::request_body::{Reception, RequestBody};

@@ -1,8 +1,8 @@
-//! A session that waits, as a task. It receives, serves and sends, polls the futures of its streams,
-//! and parks the connection when there is nothing left to do.
+//! A session that waits, as a task. It receives, serves and sends, polls the futures of its
+//! streams, and parks the connection when there is nothing left to do.
 
 use super::session::{Session, Spawned, engine_ms};
-use super::shared::MOST_UNSENT;
+use super::session_state::MOST_UNSENT;
 use super::stream::StreamTask;
 use crate::exchange::credit::Lease;
 use crate::exchange::slow_bytes::Share;

@@ -1,7 +1,7 @@
 //! Sends the pieces of a response as DATA frames, as far as the client's flow-control windows and
 //! the priorities of its streams allow.
 
-use super::shared::{Shared, State};
+use super::session_state::{Shared, State};
 use crate::exchange::pieces::{Fetched, Pieces, Progress};
 use crate::exchange::send::ResponseWriter;
 use crate::transport::link::Link;
@@ -38,8 +38,8 @@ pub(crate) struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// A writer for the body after a head of `sent` bytes. `is_told` means that the head has carried
-    /// END_STREAM.
+    /// A writer for the body after a head of `sent` bytes. `is_told` means that the head has
+    /// carried END_STREAM.
     pub(crate) fn new(
         state: &State,
         stream: u32,
@@ -60,8 +60,8 @@ impl StreamWriter {
         self.link = Some(Rc::clone(link));
     }
 
-    /// Writes the frames that may be sent now. `WouldBlock` if the stream has to wait for its client
-    /// or for other streams.
+    /// Writes the frames that may be sent now. `WouldBlock` if the stream has to wait for its
+    /// client or for other streams.
     pub(crate) fn write(&mut self, pieces: &mut Pieces) -> io::Result<()> {
         let state = self.state.clone();
         loop {
@@ -197,8 +197,8 @@ impl ResponseWriter for StreamWriter {
     }
 }
 
-/// Whether the client has reset a stream or has disconnected. If not, registers the task to be woken
-/// when that may change.
+/// Whether the client has reset a stream or has disconnected. If not, registers the task to be
+/// woken when that may change.
 pub(crate) fn has_left(state: &State, stream: u32, context: &Context<'_>) -> bool {
     let mut shared = state.borrow_mut();
     if shared.is_gone {

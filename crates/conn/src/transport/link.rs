@@ -1,7 +1,7 @@
 //! The transport of a connection while a task serves it, shared by the task and the body of its
 //! request: what has come and was not used, and waiting for more.
 
-use crate::h2::shared::Shared;
+use crate::h2::session_state::Shared;
 use crate::thread::ThreadState;
 use crate::transport::pace::Pace;
 use crate::transport::{Channel, Received, Side, Transport};

@@ -153,8 +153,9 @@ impl Engine {
         }
     }
 
-    /// Begins stream 1 for a request of HTTP/1.1 that asks for an upgrade to HTTP/2 and has no body.
-    /// `payload` is the payload of SETTINGS in its field HTTP2-Settings (RFC 7540, section 3.2).
+    /// Begins stream 1 for a request of HTTP/1.1 that asks for an upgrade to HTTP/2 and has no
+    /// body. `payload` is the payload of SETTINGS in its field HTTP2-Settings (RFC 7540, section
+    /// 3.2).
     ///
     /// # Errors
     /// The settings are malformed.
@@ -234,8 +235,8 @@ impl Engine {
         }
     }
 
-    /// Begins a graceful shutdown: asks the client to begin no more streams. The streams that it has
-    /// begun are served (RFC 9113, section 6.8).
+    /// Begins a graceful shutdown: asks the client to begin no more streams. The streams that it
+    /// has begun are served (RFC 9113, section 6.8).
     pub fn shut_down(&mut self, now_ms: u64, out: &mut Vec<u8>) {
         if self.ending == Ending::Not && self.phase != Phase::Failed {
             frame::write_goaway(out, 0x7fff_ffff, ErrorCode::NoError, "");

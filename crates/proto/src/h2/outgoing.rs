@@ -207,8 +207,8 @@ impl Engine {
         }
     }
 
-    /// Counts bytes as consumed in the window of the connection, and in the window of a stream whose
-    /// body continues. Appends the WINDOW_UPDATE frames that are due.
+    /// Counts bytes as consumed in the window of the connection, and in the window of a stream
+    /// whose body continues. Appends the WINDOW_UPDATE frames that are due.
     pub(super) fn give_back(&mut self, stream: Option<u32>, length: usize, out: &mut Vec<u8>) {
         if length == 0 {
             return;
@@ -227,8 +227,8 @@ impl Engine {
         }
     }
 
-    /// Removes a stream whose request has ended. A client that is still sending its body is asked to
-    /// stop by RST_STREAM (RFC 9113, section 8.1).
+    /// Removes a stream whose request has ended. A client that is still sending its body is asked
+    /// to stop by RST_STREAM (RFC 9113, section 8.1).
     pub fn release(&mut self, stream: u32, out: &mut Vec<u8>) {
         let Some(found) = self.streams.find(stream) else { return };
         let (has_ended, was_reset) = (found.sending == Sending::Ended, found.reset.is_some());

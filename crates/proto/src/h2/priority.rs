@@ -15,8 +15,8 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Parses a dictionary of structured fields (RFC 9651, section 3.2). Unknown members and members
-    /// of other types are ignored (RFC 9218, section 4).
+    /// Parses a dictionary of structured fields (RFC 9651, section 3.2). Unknown members and
+    /// members of other types are ignored (RFC 9218, section 4).
     pub(crate) fn read(&mut self, field: &[u8]) {
         for member in field.split(|byte| *byte == b',') {
             let member = member.trim_ascii();

@@ -78,8 +78,8 @@ impl Decoder {
         self.decode_known(block, |_, name, value| take(name, value))
     }
 
-    /// The same. `take` receives the known name in front of its text. The tables store it, because a
-    /// client sends most fields again with each request.
+    /// The same. `take` receives the known name in front of its text. The tables store it, because
+    /// a client sends most fields again with each request.
     pub(crate) fn decode_known(
         &mut self,
         block: &[u8],
