@@ -203,7 +203,7 @@ fn walk_folder(folder: &Path, rest: Duration, walk: &mut Walk) -> io::Result<()>
             let content = File::open(&path).ok().and_then(|it| read_head(&OwnedFd::from(it)));
             let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             walk.found.push(Found { path, size: metadata.len(), modified, content });
-            if !rest.is_zero() && walk.found.len() % 100 == 0 {
+            if !rest.is_zero() && walk.found.len().is_multiple_of(100) {
                 std::thread::sleep(rest);
             }
         }

@@ -62,6 +62,7 @@ pub struct Index {
 
 /// What a file holds.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a value lives as long as one look-up")]
 pub enum Content {
     /// A response, and where its body begins.
     Entry(Entry, u64),

@@ -254,8 +254,10 @@ fn attributes(found: &Found, entry: &Entry) -> String {
 
 fn statistics(root: &Path, run: &Run, report: &Report) -> String {
     let kib = |bytes: u64| match bytes {
-        ..1_048_576 => format!("{}.{}K", bytes >> 10, (bytes & 1023) * 10 / 1024),
-        ..1_073_741_824 => format!("{}.{}M", bytes >> 20, (bytes >> 10 & 1023) * 10 / 1024),
+        0..1_048_576 => format!("{}.{}K", bytes >> 10, (bytes & 1023) * 10 / 1024),
+        1_048_576..1_073_741_824 => {
+            format!("{}.{}M", bytes >> 20, (bytes >> 10 & 1023) * 10 / 1024)
+        }
         _ => format!("{}.{}G", bytes >> 30, (bytes >> 20 & 1023) * 10 / 1024),
     };
     let Bounds { bytes, inodes, .. } = run.bounds;
