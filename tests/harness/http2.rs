@@ -328,7 +328,7 @@ fn upload(house: &House, (method, path, more, parts): Upload) -> String {
                 client.send(kind::DATA, u8::from(ends) * END_STREAM, 1, text.as_bytes())
             }
             Part::Trailers(fields, ends) => {
-                let flags = END_HEADERS | u8::from(ends) * END_STREAM;
+                let flags = END_HEADERS | (u8::from(ends) * END_STREAM);
                 client.send(kind::HEADERS, flags, 1, &block(fields))
             }
         };
