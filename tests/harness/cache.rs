@@ -9,10 +9,11 @@ use rustix::process::Signal;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const MODULES: [&str; 5] = ["authz_host", "cache", "cache_disk", "proxy", "proxy_http"];
 
@@ -61,10 +62,30 @@ fn stored(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { stored(&path) } else { vec![path] }).collect()
 }
 
-/// Asks until the cache has the response.
+/// The stored files with their inodes: a file that is stored anew has another one.
+fn state(house: &House) -> Vec<(PathBuf, u64)> {
+    let inode = |path: PathBuf| {
+        let inode = fs::metadata(&path).map_or(0, |metadata| metadata.ino());
+        (path, inode)
+    };
+    let mut files: Vec<_> = stored(&house.path("cache")).into_iter().map(inode).collect();
+    files.sort();
+    files
+}
+
+/// Asks until the cache has the response. The next request waits until that of the one before is
+/// stored, so that no process stores it any more when this returns.
 fn fill(house: &House, target: &str, fields: &str) {
     let end = Instant::now() + PATIENCE;
-    while get(house, target, fields) != (200, "HIT".into()) {
+    loop {
+        let before = state(house);
+        if get(house, target, fields) == (200, "HIT".into()) {
+            return;
+        }
+        let patience = Instant::now() + Duration::from_secs(1);
+        while state(house) == before && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert!(Instant::now() < end, "{target} is not stored: {}", house.error_log());
     }
 }

@@ -5,9 +5,9 @@ use crate::entry::{Content, Entry};
 use crate::freshness::now;
 use crate::place::is_entry;
 use crate::shelf::read_head;
-use std::fs::{self, File, Metadata};
+use evenkeel_sys::open::open_to_read;
+use std::fs::{self, Metadata};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -200,7 +200,7 @@ fn walk_folder(folder: &Path, rest: Duration, walk: &mut Walk) -> io::Result<()>
                 walk.folders.push(path);
             }
         } else if is_entry(&path) || is_left_behind(&path, &metadata) {
-            let content = File::open(&path).ok().and_then(|it| read_head(&OwnedFd::from(it)));
+            let content = open_to_read(&path).ok().and_then(|it| read_head(&it));
             let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             walk.found.push(Found { path, size: metadata.len(), modified, content });
             if !rest.is_zero() && walk.found.len().is_multiple_of(100) {
@@ -226,6 +226,7 @@ mod tests {
     use crate::entry::tests::entry;
     use crate::place::Place;
     use crate::{Entry, Times};
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     struct Cache(tempfile::TempDir);

@@ -40,15 +40,14 @@ pub struct CacheControl {
 pub const MOST_SECONDS: u64 = 1 << 31;
 
 impl CacheControl {
-    /// The directives of a request. Pragma counts if there is no Cache-Control (RFC 9111, section
-    /// 5.4).
+    /// The directives of a request. Pragma counts beside Cache-Control too, as in Apache
+    /// (cache_util.c: `ap_cache_control`), although RFC 9111, section 5.4, lets it be ignored.
     #[must_use]
     pub fn of_request(fields: &Fields) -> Self {
         Self::of(fields)
     }
 
-    /// The directives of a response. Pragma counts as in a request, as in Apache
-    /// (cache_util.c: `ap_cache_control`).
+    /// The directives of a response. Pragma counts as in a request.
     #[must_use]
     pub fn of_response(fields: &Fields) -> Self {
         Self::of(fields)
@@ -64,10 +63,9 @@ impl CacheControl {
                 control.add(item);
             }
         }
-        if !control.is_present {
-            let is_no_cache = |item: &[u8]| item.eq_ignore_ascii_case(b"no-cache");
-            control.no_cache = fields.tokens("Pragma").any(is_no_cache);
-        }
+        let is_no_cache = |item: &[u8]| item.eq_ignore_ascii_case(b"no-cache");
+        let words = fields.all("Pragma").flat_map(words);
+        control.no_cache |= words.into_iter().any(is_no_cache);
         control
     }
 
@@ -114,19 +112,43 @@ fn least(known: &mut Option<u64>, value: u64) {
     *known = Some(known.map_or(value, |known| known.min(value)));
 }
 
-/// The first item of a list, and what follows its comma. Commas in quoted strings separate nothing.
+/// The words of a list whose members blanks separate too, as in Apache.
+pub(crate) fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| matches!(byte, b',' | b' ' | b'\t')).filter(|word| !word.is_empty())
+}
+
+/// The first item of a list, and what follows its end. An item ends at a comma, and at a semicolon
+/// or a blank too, which many applications write in its place: `private max-age=60` is private.
+/// Apache splits at blanks (cache_util.c: `ap_cache_control`). Blanks around `=` and what is in
+/// quoted strings end nothing.
 fn next_item(list: &[u8]) -> (&[u8], &[u8]) {
     let (mut quoted, mut escaped) = (false, false);
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     for (at, byte) in list.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' if !quoted => {
-                let (item, rest) = list.split_at(at);
-                return (item, rest.get(1..).unwrap_or_default());
+        let (before, rest) = list.split_at_checked(at).unwrap_or_default();
+        let is_end = match byte {
+            _ if escaped => {
+                escaped = false;
+                false
             }
-            _ => {}
+            b'\\' if quoted => {
+                escaped = true;
+                false
+            }
+            b'"' => {
+                quoted = !quoted;
+                false
+            }
+            b',' | b';' => !quoted,
+            b' ' | b'\t' => {
+                let next = rest.iter().find(|byte| !is_blank(byte));
+                let last = before.iter().rfind(|byte| !is_blank(byte));
+                !quoted && next != Some(&b'=') && !matches!(last, Some(b'=') | None)
+            }
+            _ => false,
+        };
+        if is_end {
+            return (before, rest.get(1..).unwrap_or_default());
         }
     }
     (list, &[])
@@ -201,8 +223,30 @@ mod tests {
     }
 
     #[test]
-    fn pragma_counts_where_cache_control_is_absent() {
-        assert!(control(&[("Pragma", "x, No-Cache")]).no_cache);
-        assert!(!control(&[("Pragma", "no-cache"), ("Cache-Control", "max-age=1")]).no_cache);
+    fn pragma_counts_beside_cache_control_too() {
+        for pragma in ["x, No-Cache", "no-cache foo"] {
+            assert!(control(&[("Pragma", pragma)]).no_cache, "{pragma}");
+        }
+        assert!(control(&[("Pragma", "no-cache"), ("Cache-Control", "max-age=1")]).no_cache);
+        assert!(!control(&[("Pragma", "x"), ("Cache-Control", "max-age=1")]).no_cache);
+    }
+
+    #[test]
+    fn blanks_and_semicolons_end_a_directive() {
+        for text in [
+            "private max-age=600",
+            "private\tmax-age=60",
+            "max-age=60, x=y private",
+            "public private, max-age=60",
+            " private ; max-age=60",
+            "max-age = 60 private",
+            "x=\"a b\" private",
+        ] {
+            assert!(control(&[("Cache-Control", text)]).private, "{text}");
+        }
+        assert_eq!(control(&[("Cache-Control", "max-age = 60")]).max_age, Some(60));
+        let both = control(&[("Cache-Control", "no-store no-cache must-revalidate")]);
+        assert!(both.no_store && both.no_cache && both.must_revalidate);
+        assert!(!control(&[("Cache-Control", "x=\"a private\"")]).private);
     }
 }

@@ -80,7 +80,9 @@ fn date_of(fields: &Fields, name: Name, now: i64) -> Option<i64> {
 
 fn initial_age(fields: &Fields, date: i64, (requested, received): (i64, i64)) -> u64 {
     let told = fields.first("Age").map(trim).and_then(|text| std::str::from_utf8(text).ok());
-    let told: u64 = told.and_then(|text| text.parse().ok()).unwrap_or(0);
+    // A number that is too large is an age beyond any lifetime.
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let told: u64 = told.filter(is_number).map_or(0, |text| text.parse().unwrap_or(u64::MAX));
     elapsed(date, received).max(told.saturating_add(elapsed(requested, received)))
 }
 

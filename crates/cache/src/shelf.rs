@@ -8,11 +8,10 @@ use crate::place::Place;
 use crate::vary::selecting_values;
 use bytes::Bytes;
 use evenkeel_message::{Fields, Piece};
-use evenkeel_sys::open::{fstat, read_at};
+use evenkeel_sys::open::{fstat, open_to_read, read_at};
 use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -165,7 +164,8 @@ fn is_of(opened: &Opened, key: &Key) -> bool {
 
 /// Opens a file. None if there is none, or if it is damaged.
 fn open(place: &Place, text: &[u8]) -> Option<Slot> {
-    let file = OwnedFd::from(File::open(place.path_of(text)).ok()?);
+    // What is no regular file cannot be read at an offset.
+    let file = open_to_read(&place.path_of(text)).ok()?;
     match read_head(&file)? {
         Content::Index(index) => {
             (index.key.text() == text).then(|| Slot::Index(Rc::new((index, file))))

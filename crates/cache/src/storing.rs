@@ -2,6 +2,7 @@
 //! `cache_save_filter`). The reasons are those that CacheDetailHeader shows.
 
 use crate::control::CacheControl;
+use crate::vary::selecting_names;
 use evenkeel_message::{Fields, Name, Status, eq_ignore_case, parse_http_date};
 use std::borrow::Cow;
 
@@ -95,7 +96,7 @@ pub fn refusal(candidate: &Candidate<'_>, rules: &StoringRules) -> Option<Cow<'s
         {
             "Authorization required"
         }
-        () if fields.tokens(Name::Vary).any(|name| name == b"*") => "Vary header contains '*'",
+        () if selecting_names(fields).is_none() => "Vary header contains '*'",
         () if fields.contains(Name::SetCookie) && !control.public && !rules.cookies => {
             "Set-Cookie present without Cache-Control: public"
         }

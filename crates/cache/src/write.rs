@@ -8,7 +8,7 @@ use crate::place::Place;
 use crate::shelf::read_head;
 use evenkeel_message::Piece;
 use evenkeel_sys::blocking_pool::BlockingPool;
-use evenkeel_sys::open::{Space, link_nameless, nameless, read_at, space_of};
+use evenkeel_sys::open::{Space, link_nameless, nameless, open_to_read, read_at, space_of};
 use evenkeel_sys::random;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -245,8 +245,8 @@ impl Shared {
 /// The index of an entry's URL: the one that is there if it names the same fields, else a new one.
 fn index(place: &Place, entry: &Entry, names: &[Box<str>]) -> io::Result<Index> {
     let path = place.path_of(entry.key.text());
-    if let Ok(file) = File::open(&path)
-        && let Some(Content::Index(index)) = read_head(&OwnedFd::from(file))
+    if let Ok(file) = open_to_read(&path)
+        && let Some(Content::Index(index)) = read_head(&file)
         && index.names == names
         && index.key == entry.key
     {

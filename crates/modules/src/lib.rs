@@ -12,6 +12,7 @@ mod command_words;
 pub mod compression;
 pub mod external;
 mod filters;
+pub mod gateway;
 mod language;
 mod manual;
 mod ownership;

@@ -17,8 +17,8 @@ use evenkeel_message::{
     Scheme, Source, Status, Variables, quoted,
 };
 use evenkeel_modules::core::TraceEnable;
+use evenkeel_modules::gateway::Script;
 use evenkeel_modules::lab::BlockingPool;
-use evenkeel_modules::proxy::Script;
 use evenkeel_modules::script::{self, Output, Program};
 use evenkeel_modules::{proxy, proxy_fcgi, proxy_scgi, proxy_uwsgi};
 use evenkeel_upstream::{

@@ -14,7 +14,7 @@ use evenkeel_message::{
 };
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::dir::REDIRECT;
-use evenkeel_modules::proxy::escape_path;
+use evenkeel_modules::gateway::escape_path;
 use evenkeel_modules::rewrite::{
     self, Ahead, Look, Outcome, ProgramMap, Proxied, Surroundings, Verdict,
 };

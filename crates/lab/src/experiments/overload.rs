@@ -420,6 +420,7 @@ fn step_cells(peer: Peer, turns: &[&Climb]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Failure;
 
     fn point(peer: Peer, level: f64, rate: u64, by_client: Vec<u64>) -> Point {
         let figures = Figures {
@@ -450,7 +451,8 @@ mod tests {
     fn a_step_has_the_median_of_its_turns_and_their_range() {
         let turn = |full_s, failed| {
             let figures = Figures {
-                statuses: [(200, 1000), (500, failed)].into(),
+                statuses: [(200, 1000)].into(),
+                failures: [(Failure::Reset, failed)].into(),
                 elapsed_ns: 1_000_000_000,
                 ..Figures::default()
             };

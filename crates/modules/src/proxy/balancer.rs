@@ -449,7 +449,7 @@ mod tests {
     }
 
     fn hosts(balancer: &Balancer, count: usize) -> String {
-        let host = |_| chosen(balancer, "", 1).map_or("-".to_owned(), |(host, _)| host);
+        let host = |_| chosen(balancer, "", 9).map_or("-".to_owned(), |(host, _)| host);
         (0..count).map(host).collect::<Vec<_>>().join(" ")
     }
 
@@ -476,24 +476,24 @@ mod tests {
             &[&[("retry", "10")], &[("status", "+H")], &[("status", "D")], &[("lbset", "1")]],
         );
         assert_eq!(hosts(&three, 2), "m0 m0");
-        assert!(three.members[0].fail_at(1));
+        assert!(three.members[0].fail_at(9));
         assert_eq!(hosts(&three, 2), "m1 m1", "the standby");
-        assert!(three.members[1].fail_at(1));
+        assert!(three.members[1].fail_at(9));
         assert_eq!(hosts(&three, 1), "m3", "the next set");
-        let after = 1 + 10_000_000;
+        let after = 9 + 10_000_000;
         assert_eq!(chosen(&three, "", after).unwrap().0, "m0");
         assert!(three.members[0].fail_at(after) && three.members[3].fail_at(after));
         assert_eq!(chosen(&three, "", after + 1).unwrap().0, "m0", "all have failed");
         let spare = balancer(&[], &[&[], &[("status", "R")]]);
         assert_eq!(hosts(&spare, 2), "m0 m0");
-        spare.members[0].fail_at(1);
+        spare.members[0].fail_at(9);
         assert_eq!(hosts(&spare, 2), "m1 m1");
         let deaf = balancer(&[("forcerecovery", "off")], &[&[("status", "I")], &[]]);
-        assert!(!deaf.members[0].fail_at(1));
-        deaf.members[1].fail_at(1);
+        assert!(!deaf.members[0].fail_at(9));
+        deaf.members[1].fail_at(9);
         assert_eq!(hosts(&deaf, 2), "m0 m0");
         let none = balancer(&[("forcerecovery", "off")], &[&[]]);
-        none.members[0].fail_at(1);
+        none.members[0].fail_at(9);
         assert_eq!(hosts(&none, 1), "-");
     }
 
@@ -560,18 +560,18 @@ mod tests {
         ];
         let sticky = balancer(&[("stickysession", "S|s")], &members);
         for _ in 0..3 {
-            assert_eq!(chosen(&sticky, "b", 1), Some(("m1".into(), false)));
+            assert_eq!(chosen(&sticky, "b", 9), Some(("m1".into(), false)));
         }
-        assert!(chosen(&sticky, "unknown", 1).unwrap().1);
-        sticky.members[0].fail_at(1);
-        assert_eq!(chosen(&sticky, "a", 1), Some(("m2".into(), true)));
-        sticky.members[1].fail_at(1);
-        assert_eq!(chosen(&sticky, "b", 1), Some(("m2".into(), true)));
+        assert!(chosen(&sticky, "unknown", 9).unwrap().1);
+        sticky.members[0].fail_at(9);
+        assert_eq!(chosen(&sticky, "a", 9), Some(("m2".into(), true)));
+        sticky.members[1].fail_at(9);
+        assert_eq!(chosen(&sticky, "b", 9), Some(("m2".into(), true)));
         let strict = [("stickysession", "S"), ("nofailover", "On")];
         let strict = balancer(&strict, &members);
-        strict.members[1].fail_at(1);
-        assert_eq!(chosen(&strict, "b", 1), None);
-        assert_eq!(chosen(&strict, "", 1), Some(("m0".into(), true)));
+        strict.members[1].fail_at(9);
+        assert_eq!(chosen(&strict, "b", 9), None);
+        assert_eq!(chosen(&strict, "", 9), Some(("m0".into(), true)));
     }
 
     #[test]

@@ -16,11 +16,12 @@ pub use crate::NoSettings as Global;
 pub use balancer::{Balancer, Choice, Method as BalancerMethod, Session};
 pub use directives::MODULE;
 pub use member::{Letter, Member};
-pub use pass::{Pass, Passed, escape_path};
+pub use pass::{Pass, Passed};
 pub use reverse::{Mapping, public_cookie, public_location};
 pub use worker::{Upgrade, Worker, upgrade_of};
 
 use crate::core::Section;
+use crate::gateway::escape_path;
 use crate::settings::merged;
 use crate::{Merge, Shared};
 use evenkeel_message::{
@@ -202,24 +203,6 @@ pub fn count_forward(request: &mut Request, server: &Rules) -> Result<bool, Answ
     };
     note_reason(request, Status::BAD_REQUEST, reason);
     Err(Status::BAD_REQUEST.into())
-}
-
-/// The name of the script of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// SCRIPT_FILENAME.
-    pub file: Vec<u8>,
-    /// PATH_INFO: the rest of the path behind the script.
-    pub path_info: Vec<u8>,
-}
-
-/// The SCRIPT_FILENAME of a target: its URL, as Apache names the file of a proxied request.
-#[must_use]
-pub fn script_file(proxied: &Proxied) -> Vec<u8> {
-    let mut file = Vec::with_capacity(proxied.path.len() + 64);
-    file.extend_from_slice(b"proxy:");
-    proxied.target.write_url(&mut file, &proxied.path);
-    file
 }
 
 /// The note with the status line of an error page.

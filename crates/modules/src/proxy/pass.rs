@@ -1,13 +1,10 @@
 //! A rule of ProxyPass or ProxyPassMatch, which maps paths of requests to a target.
 
+use crate::gateway::escape_path;
 use crate::prefix::match_prefix;
 use evenkeel_expr::{Captures, Pattern};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, Target};
 use std::sync::Arc;
-
-/// The bytes of a path that are not percent-encoded, beside letters and digits (proxy_util.c:
-/// `ap_proxy_canonenc_ex`, enc_path).
-const PLAIN: &[u8] = b"~$-_.+!*'(),;:@&=/";
 
 /// A rule of ProxyPass or ProxyPassMatch.
 #[derive(Debug)]
@@ -127,32 +124,4 @@ fn raw_target(request: &Request) -> Vec<u8> {
         raw.extend_from_slice(query);
     }
     raw
-}
-
-/// Percent-encodes the bytes that may not stand in the path of a URL (mod_proxy_fcgi.c:
-/// `proxy_fcgi_canon`).
-#[must_use]
-pub fn escape_path(path: &[u8]) -> Vec<u8> {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut escaped = Vec::with_capacity(path.len());
-    for byte in path {
-        if byte.is_ascii_alphanumeric() || PLAIN.contains(byte) {
-            escaped.push(*byte);
-            continue;
-        }
-        let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
-        escaped.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_escaped_as_apache_does() {
-        assert_eq!(escape_path(b"/a b?c%/~x;y"), b"/a%20b%3Fc%25/~x;y");
-        assert_eq!(escape_path("/\u{e4}".as_bytes()), b"/%C3%A4");
-    }
 }

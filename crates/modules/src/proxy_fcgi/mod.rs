@@ -3,7 +3,7 @@
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
-use crate::proxy::{Script, script_file};
+use crate::gateway::{Script, url_as_file};
 use crate::settings::merged;
 use crate::{
     Active, Directive, DirectiveResult, Merge, Module, RequestContext, Scope, Where, argument,
@@ -150,7 +150,7 @@ pub fn script(
         split_path(path, &mut path_info, rule);
     }
     let file = match may_be_fpm {
-        true => script_file(proxied),
+        true => url_as_file(&proxied.target, path),
         false => path.to_vec(),
     };
     Ok(Script { file, path_info })

@@ -3,7 +3,7 @@
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
-use crate::proxy::{Script, escape_path};
+use crate::gateway::{Script, escape_path, url_as_file};
 use crate::settings::merged;
 use crate::{Active, Directive, DirectiveResult, Merge, Module, Scope, Where, directive};
 use evenkeel_config::{Call, Shape};
@@ -95,8 +95,7 @@ pub fn script(request: &Request, proxied: &Proxied) -> Script {
         true => Cow::from(escape_path(&proxied.path)),
         false => Cow::from(&proxied.path),
     };
-    let mut file = b"proxy:".to_vec();
-    proxied.target.write_url(&mut file, &path);
+    let file = url_as_file(&proxied.target, &path);
     let path_info = match request.resource.env.contains(PATH_INFO_RULE) {
         true => path.into_owned(),
         false => request.resource.path_info.clone(),

@@ -3,7 +3,7 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 
-use crate::proxy::Script;
+use crate::gateway::{Script, url_as_file};
 use crate::{Active, Module};
 use evenkeel_message::{Answer, Level, Name, Notice, Proxied, Request, Status, Variables, quoted};
 
@@ -47,8 +47,7 @@ pub fn script(request: &mut Request, proxied: &Proxied) -> Result<(Script, Vec<u
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     };
     // Apache decodes the path where it stands, in the name of the file.
-    let mut file = b"proxy:".to_vec();
-    proxied.target.write_url(&mut file, &path);
+    let file = url_as_file(&proxied.target, &path);
     // One slash of those at the front is left.
     let slashes = path.iter().take_while(|byte| **byte == b'/').count();
     let path = path.get(slashes.saturating_sub(1)..).unwrap_or_default().to_vec();
