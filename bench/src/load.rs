@@ -204,8 +204,8 @@ impl Asked {
         Ok(command)
     }
 
-    /// The command of a client of HTTP/2. An option for its duration or for the number of requests
-    /// is to be added.
+    /// The command line of h2load for this request, without the option for its duration or its
+    /// number of requests, which the caller adds.
     pub fn h2load(&self, address: SocketAddr, (how, streams): (Http2, usize)) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &CLIENT_CORE.to_string(), "h2load", "-t", "1"]);

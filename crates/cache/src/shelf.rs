@@ -1,6 +1,7 @@
-//! Finds stored responses. Each serving thread has a shelf of those that it has opened: a response
-//! on it is used as long as its file has a name, which one fstat tells. A file that was replaced or
-//! removed by any process has none.
+//! Finds stored responses. Each serving thread keeps a table, the shelf, of the responses that it
+//! has opened. A response in it is valid while its open file still has a link: any process that
+//! replaces or removes the file takes its last link away, and one fstat(2) reports the number of
+//! links.
 
 use crate::entry::{Content, Entry, Index, MOST_HEAD, decode, head_length};
 use crate::key::Key;

@@ -53,7 +53,7 @@ pub(crate) struct Session<S> {
     pub(crate) spawned: Vec<Spawned>,
     /// The maximum number of streams that hold a credit at a time.
     active: usize,
-    /// The request that receives the next head.
+    /// An empty request, into which the next head is parsed.
     next: Option<Box<Request>>,
     /// The slow bytes that are reserved for unread request bodies.
     share: Option<Share>,

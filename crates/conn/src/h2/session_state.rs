@@ -1,6 +1,6 @@
-//! The state that the session of a connection and its streams share: the engine, the buffer of
-//! unsent frames, and an inbox for each stream. The session puts received body data and resets into
-//! the inbox, and the stream's future takes them out.
+//! State that the session of an HTTP/2 connection shares with its streams: the engine, the buffer
+//! of unsent frames, and an inbox for each stream. The session puts received body data and resets
+//! into the inbox, and the stream's future takes them out.
 
 use crate::transport::Channel;
 use bytes::Bytes;

@@ -94,7 +94,8 @@ impl StreamWriter {
         }
     }
 
-    /// Ends the stream after all pieces. An empty frame needs no window.
+    /// Writes an empty DATA frame that ends the stream, once all pieces of the body are sent. A
+    /// frame without data needs no window.
     fn write_end(&mut self, shared: &mut Shared) -> io::Result<()> {
         let Shared { engine, out, .. } = shared;
         let before = out.len();

@@ -319,8 +319,8 @@ fn check_field(known: Name, name: &[u8], value: &[u8]) -> Result<(), Flaw> {
     }
 }
 
-/// Whether a condition holds for any byte. It looks at all bytes, which the compiler turns into
-/// vector instructions, because the condition rarely holds.
+/// Whether a condition holds for any byte. The loop does not end at the first such byte: they are
+/// rare, and the compiler can only vectorise a loop without an early end.
 fn is_any(bytes: &[u8], condition: impl Fn(u8) -> bool) -> bool {
     bytes.iter().fold(false, |found, byte| found | condition(*byte))
 }
