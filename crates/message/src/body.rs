@@ -116,14 +116,7 @@ impl Source for ReadAhead {
     }
 }
 
-/// A source of which no more than a number of bytes may come.
-pub struct Limited {
-    source: Pin<Box<dyn Source>>,
-    received: u64,
-    limit: u64,
-}
-
-/// The error of a [`Limited`] source that has more than it may, inside an error of the kind
+/// The error of a [`limited`] source that has more than it may, inside an error of the kind
 /// `FileTooLarge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondLimit {
@@ -145,26 +138,25 @@ impl fmt::Display for BeyondLimit {
 
 impl std::error::Error for BeyondLimit {}
 
-impl Limited {
-    /// Bounds this source, in bytes.
+/// A source whose chunks pass through a function, each as it is read.
+pub struct MappedBody<F> {
+    source: Pin<Box<dyn Source>>,
+    function: F,
+}
+
+impl<F: FnMut(Chunk) -> Chunk + Unpin> MappedBody<F> {
+    /// Passes the chunks of this source through this function, the end included.
     #[must_use]
-    pub fn new(source: Pin<Box<dyn Source>>, limit: u64) -> Self {
-        Self { source, received: 0, limit }
+    pub fn new(source: Pin<Box<dyn Source>>, function: F) -> Self {
+        Self { source, function }
     }
 }
 
-impl Source for Limited {
+impl<F: FnMut(Chunk) -> Chunk + Unpin> Source for MappedBody<F> {
     fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
         let this = self.get_mut();
         let chunk = ready!(this.source.as_mut().poll_chunk(context));
-        if let Some(Ok(bytes)) = &chunk {
-            this.received = this.received.saturating_add(bytes.len() as u64);
-            if this.received > this.limit {
-                let beyond = BeyondLimit { received: this.received, limit: this.limit };
-                return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::FileTooLarge, beyond))));
-            }
-        }
-        Poll::Ready(chunk)
+        Poll::Ready((this.function)(chunk))
     }
 
     fn held(&self) -> u64 {
@@ -182,6 +174,21 @@ impl Source for Limited {
     fn ends_with_client(&self) -> bool {
         self.source.ends_with_client()
     }
+}
+
+/// A source that ends with the error [`BeyondLimit`] once more than `limit` bytes have come.
+#[must_use]
+pub fn limited(source: Pin<Box<dyn Source>>, limit: u64) -> impl Source + Unpin {
+    let mut received = 0_u64;
+    MappedBody::new(source, move |chunk| {
+        let Some(Ok(bytes)) = &chunk else { return chunk };
+        received = received.saturating_add(bytes.len() as u64);
+        if received <= limit {
+            return chunk;
+        }
+        let beyond = BeyondLimit { received, limit };
+        Some(Err(io::Error::new(io::ErrorKind::FileTooLarge, beyond)))
+    })
 }
 
 /// The body of a response.
@@ -360,11 +367,11 @@ mod tests {
 
     #[test]
     fn a_limited_source_ends_with_an_error_beyond_its_limit() {
-        let mut source = Limited::new(pieces(&[4, 4], true), 8);
+        let mut source = limited(pieces(&[4, 4], true), 8);
         for expected in [Some(Ok(4)), Some(Ok(4)), None] {
             assert_eq!(next(&mut source), Poll::Ready(expected));
         }
-        let mut source = Limited::new(pieces(&[4, 4], true), 7);
+        let mut source = limited(pieces(&[4, 4], true), 7);
         assert_eq!(next(&mut source), Poll::Ready(Some(Ok(4))));
         assert_eq!(next(&mut source), Poll::Ready(Some(Err(io::ErrorKind::FileTooLarge))));
     }

@@ -32,7 +32,9 @@ mod variables;
 
 pub use address::{AddressText, HostNames, Peer};
 pub use allowance::Allowance;
-pub use body::{BeyondLimit, Body, BodyLength, Chunk, Limited, Piece, ReadAhead, Source, Transfer};
+pub use body::{
+    BeyondLimit, Body, BodyLength, Chunk, MappedBody, Piece, ReadAhead, Source, Transfer, limited,
+};
 pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};
 pub use fields::{FieldLine, Fields, Malformed, eq_ignore_case, trim};

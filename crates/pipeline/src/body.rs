@@ -4,7 +4,7 @@
 
 use crate::site::Plan;
 use evenkeel_message::{
-    BeyondLimit, BodyLength, Level, Limited, MayWait, Notice, Request, Source, Status,
+    BeyondLimit, BodyLength, Level, MayWait, Notice, Request, Source, Status, limited,
 };
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -24,8 +24,8 @@ pub(crate) fn begin(request: &mut Request, plan: &Plan, is_passed_on: bool) -> R
         return Ok(());
     }
     let limit = check_length(request, plan)?;
-    let limited = |body| Box::pin(Limited::new(body, limit)) as Pin<Box<dyn Source>>;
-    request.body = request.body.take().map(limited);
+    let bound = |body| Box::pin(limited(body, limit)) as Pin<Box<dyn Source>>;
+    request.body = request.body.take().map(bound);
     Ok(())
 }
 

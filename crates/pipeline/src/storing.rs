@@ -11,12 +11,11 @@ use evenkeel_cache::{
     may_use_on_error, now, refusal, remove, selecting_names, selecting_values, storable, updated,
 };
 use evenkeel_message::{
-    Answer, Body, Chunk, Fields, Name, Piece, Request, Response, Source, Status, http_date,
+    Answer, Body, Fields, MappedBody, Name, Piece, Request, Response, Source, Status, http_date,
 };
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 
 /// Lets the cache see the response of a request before ranges are cut out of it (mod_cache.c:
 /// `cache_save_filter`).
@@ -291,8 +290,7 @@ fn try_to_store(
     };
     match std::mem::take(&mut response.body) {
         Body::Stream(source, length) => {
-            let stored = Storing { source, writer: Some(writer) };
-            response.body = Body::Stream(Box::pin(stored), length);
+            response.body = Body::Stream(Box::pin(stored(source, writer)), length);
         }
         body => {
             match &body {
@@ -357,46 +355,24 @@ fn dated(request: &Request, fields: &Fields) -> Fields {
 }
 
 /// A body that is stored while it is sent.
-struct Storing {
-    source: Pin<Box<dyn Source>>,
-    writer: Option<Writer>,
-}
-
-impl Source for Storing {
-    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
-        let this = self.get_mut();
-        let chunk = ready!(this.source.as_mut().poll_chunk(context));
+fn stored(source: Pin<Box<dyn Source>>, writer: Writer) -> impl Source {
+    let mut writer = Some(writer);
+    MappedBody::new(source, move |chunk| {
         match &chunk {
             Some(Ok(bytes)) => {
-                if let Some(writer) = &mut this.writer {
+                if let Some(writer) = &mut writer {
                     writer.add(Piece::Bytes(bytes.clone()));
                 }
             }
-            Some(Err(_)) => this.writer = None,
+            Some(Err(_)) => writer = None,
             None => {
-                if let Some(writer) = this.writer.take() {
+                if let Some(writer) = writer.take() {
                     writer.finish();
                 }
             }
         }
-        Poll::Ready(chunk)
-    }
-
-    fn held(&self) -> u64 {
-        self.source.held()
-    }
-
-    fn poll_ahead(self: Pin<&mut Self>, context: &mut Context<'_>, most: u64) {
-        self.get_mut().source.as_mut().poll_ahead(context, most);
-    }
-
-    fn is_expensive(&self) -> bool {
-        self.source.is_expensive()
-    }
-
-    fn ends_with_client(&self) -> bool {
-        self.source.ends_with_client()
-    }
+        chunk
+    })
 }
 
 #[cfg(test)]
