@@ -183,7 +183,7 @@ fn is_harmless(node: &Node) -> bool {
     match name.as_str() {
         "dav" | "rewriteengine" | "sslengine" | "proxyrequests" => says("off"),
         "userdir" => node.arguments.trim().eq_ignore_ascii_case("disabled"),
-        "mimemagicfile" | "sslrandomseed" | "proxystatus" => true,
+        "sslrandomseed" | "proxystatus" => true,
         _ => name.starts_with("expires") || name.starts_with("h2"),
     }
 }

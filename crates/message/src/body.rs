@@ -116,6 +116,15 @@ impl Source for ReadAhead {
     }
 }
 
+/// A source that has all its bytes in one piece.
+pub(crate) struct Whole(pub(crate) Option<Bytes>);
+
+impl Source for Whole {
+    fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+        Poll::Ready(self.get_mut().0.take().filter(|bytes| !bytes.is_empty()).map(Ok))
+    }
+}
+
 /// The error of a [`limited`] source that has more than it may, inside an error of the kind
 /// `FileTooLarge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,6 +32,7 @@ mod variables;
 
 pub use address::{AddressText, HostNames, Peer};
 pub use allowance::Allowance;
+use body::Whole;
 pub use body::{
     BeyondLimit, Body, BodyLength, Chunk, MappedBody, Piece, ReadAhead, Source, Transfer, limited,
 };

@@ -2,8 +2,9 @@
 
 use crate::{
     Allowance, BodyLength, Fields, HostNames, LogLevels, Lookups, Method, Notice, Peer, Probe,
-    Questions, Resource, Response, Secure, Source, Status, Told, UrlPath, Variables,
+    Questions, Resource, Response, Secure, Source, Status, Told, UrlPath, Variables, Whole,
 };
+use bytes::Bytes;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -234,6 +235,11 @@ pub struct Request {
     /// What the pages of the request share (mod_include). The room that parses pages defines the
     /// type.
     pub page: Option<Rc<dyn Any>>,
+    /// The body of the request, if what a page includes gets it too (mod_request).
+    pub kept_body: Option<Bytes>,
+    /// The sessions and logins of the request, which its subrequests and internal redirects share
+    /// (mod_session). The room of the modules defines the type.
+    pub sessions: Option<Rc<dyn Any>>,
     /// What the programs that run for the request share. The room that runs programs defines the
     /// type.
     pub programs: Option<Weak<dyn Any>>,
@@ -493,6 +499,8 @@ impl Request {
             late: None,
             caching: None,
             page: None,
+            kept_body: None,
+            sessions: None,
             programs: None,
             has_place: false,
             shares_place: false,
@@ -558,6 +566,8 @@ impl Request {
             late: None,
             caching: None,
             page: None,
+            kept_body: self.kept_body.clone(),
+            sessions: self.sessions.clone(),
             programs: None,
             has_place: false,
             shares_place: false,
@@ -602,7 +612,7 @@ impl Request {
         copy.programs = self.programs.clone();
         copy.shares_place = self.has_place || self.shares_place;
         copy.departure = Rc::new(Departure::detached());
-        if self.head.length != BodyLength::None {
+        if self.head.length != BodyLength::None && self.kept_body.is_none() {
             copy.head.receive().length = BodyLength::None;
             OF_BODY.into_iter().for_each(|name| {
                 copy.fields_mut().remove(name);
@@ -628,6 +638,28 @@ impl Request {
     pub fn fields_mut(&mut self) -> &mut Fields {
         let changed = &mut self.resource.changed_fields;
         Rc::make_mut(changed.get_or_insert_with(|| Rc::new(self.head.fields.clone())))
+    }
+
+    /// Replaces the body, which was read to its end, by this one.
+    pub fn replace_body(&mut self, body: Bytes) {
+        let fields = self.fields_mut();
+        fields.remove("Transfer-Encoding");
+        fields.set("Content-Length", body.len().to_string());
+        self.head.receive().length = BodyLength::Exact(body.len() as u64);
+        self.body = Some(Box::pin(Whole(Some(body))));
+    }
+
+    /// Replaces the body by this one, and keeps it for what the page of the request includes.
+    pub fn keep_body(&mut self, body: Bytes) {
+        self.replace_body(body.clone());
+        self.kept_body = Some(body);
+    }
+
+    /// Gives the request the body that was kept, if one was, for another handler.
+    pub fn offer_kept_body(&mut self) {
+        if let Some(body) = self.kept_body.clone() {
+            self.body = Some(Box::pin(Whole(Some(body))));
+        }
     }
 
     /// Reuses the request and its memory for another head on this connection or the next.
@@ -671,6 +703,8 @@ impl Request {
             late,
             caching,
             page,
+            kept_body,
+            sessions,
             programs,
             has_place,
             shares_place,
@@ -691,7 +725,7 @@ impl Request {
         (*body, *port, *names, *beyond) = (None, None, None, None);
         (*proxy, *is_introduced, *secure) = (None, false, None);
         (*probe, *previous, *used_name, *late, *page) = (None, None, None, None, None);
-        (*programs, *log_levels, *caching) = (None, None, None);
+        (*programs, *log_levels, *caching, *sessions, *kept_body) = (None, None, None, None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         (*has_place, *shares_place) = (false, false);

@@ -21,6 +21,7 @@ mod prefix;
 mod provided;
 mod registry;
 pub mod script;
+pub mod sessions;
 mod size;
 mod state;
 #[cfg(test)]
@@ -53,8 +54,14 @@ modules! {
     mod usertrack;
     mod dir;
     mod mime;
+    mod mime_magic;
     mod reqtimeout;
+    mod request;
+    mod session;
+    mod session_cookie;
+    mod session_crypto;
     mod status;
+    mod info;
     mod lab;
     mod mpm;
     mod access_compat;
@@ -65,6 +72,7 @@ modules! {
     use authn_socache::SHMCB;
     mod auth_basic;
     mod auth_digest;
+    mod auth_form;
     mod authz_core;
     mod authz_host;
     mod authz_user;
@@ -104,6 +112,7 @@ modules! {
     mod deflate;
     mod brotli;
     mod substitute;
+    mod data;
     mod ratelimit;
     mod rewrite;
     use mpm::WORKER;

@@ -191,6 +191,11 @@ impl ActiveModules {
         self.modules.iter().any(|module| module.file == file)
     }
 
+    /// The active modules.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Module> {
+        self.modules.iter().copied()
+    }
+
     /// The authentication provider with this name. Aliases take precedence.
     #[must_use]
     pub fn authn_source(&self, name: &str) -> Option<AuthnSource> {

@@ -58,8 +58,8 @@ mod tests {
     fn folders() -> Vec<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let entries = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path());
-        // What modules of logins, of programs and of content codings have in common is no module.
-        let shared = ["compression", "passwords", "script"];
+        // What modules of logins, sessions, programs and codings have in common is no module.
+        let shared = ["compression", "passwords", "script", "sessions"];
         let is_shared = |path: &Path| shared.iter().any(|name| path.ends_with(name));
         entries.filter(|path| path.is_dir() && !is_shared(path)).collect()
     }

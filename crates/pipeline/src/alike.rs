@@ -82,6 +82,10 @@ impl Alike {
         if content.handler.is_some() || content.encoding.is_some() {
             return Err(candidate);
         }
+        // The contents tell the type (mod_mime_magic).
+        if content.media_type.is_none() && server.settings.mime_magic.rules().is_some() {
+            return Err(candidate);
+        }
         self.path.truncate(self.start);
         self.path.extend_from_slice(name);
         match pipeline.walker.borrow().files.file_in(&self.folder, &self.path) {

@@ -3,6 +3,7 @@
 //! begins where it should (http_filters.c: ap_discard_request_body, ap_http_filter).
 
 use crate::site::Plan;
+use bytes::BytesMut;
 use evenkeel_message::{
     BeyondLimit, BodyLength, Level, MayWait, Notice, Request, Source, Status, limited,
 };
@@ -35,6 +36,21 @@ pub(crate) fn begin(request: &mut Request, plan: &Plan, is_passed_on: bool) -> R
 /// As [`read`].
 pub(crate) async fn discard(request: &mut Request, may_wait: &MayWait) -> Result<(), Status> {
     read(request, may_wait, |_| Ok(())).await
+}
+
+/// Reads the body, which is bounded, and keeps it for its handler and for what a page includes.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn keep(request: &mut Request, may_wait: &MayWait) -> Result<(), Status> {
+    let mut bytes = BytesMut::new();
+    read(request, may_wait, |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    })
+    .await?;
+    request.keep_body(bytes.freeze());
+    Ok(())
 }
 
 /// Reads the body to its end and hands its pieces to `take`.

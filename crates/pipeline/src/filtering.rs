@@ -7,6 +7,7 @@ use crate::external::source_of;
 use crate::including::Parent;
 use crate::phases::{around, is_trace};
 use crate::serve::Pipeline;
+use crate::sessions;
 use crate::site::Plan;
 use evenkeel_message::{
     Answer, Body, Departure, FilterPosition, Level, MayWait, Name, Notice, Request, Response,
@@ -95,6 +96,9 @@ pub(crate) fn filter(
         true => Recoded::default(),
         false => recode(pipeline, request, plan, &mut response)?,
     };
+    if !is_traced && plan.session.is_on() {
+        sessions::save(request, plan, &mut response);
+    }
     if !is_traced {
         headers::act_on_response(request, around(pipeline, server, plan), &mut response);
     }
@@ -275,6 +279,9 @@ pub(crate) fn filter_error(
 ) -> Response {
     let server = pipeline.site.server(request.server);
     expires::act_on_page(request, &plan.expires, &mut response);
+    if plan.session.is_on() {
+        sessions::save(request, plan, &mut response);
+    }
     headers::act_on_error(request, around(pipeline, server, plan), &mut response);
     core::settle_vary(request, &mut response);
     core::forbid_caching(request, &mut response);

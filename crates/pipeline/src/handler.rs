@@ -11,7 +11,7 @@ use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, quoted};
 use evenkeel_modules::php::Wanted;
-use evenkeel_modules::{actions, asis, core, lab, negotiation, status};
+use evenkeel_modules::{actions, asis, auth_form, core, info, lab, negotiation, status};
 
 /// The handler of a request.
 pub(crate) enum Handler {
@@ -23,6 +23,10 @@ pub(crate) enum Handler {
     Lab(lab::Work),
     /// mod_status.
     Status,
+    /// mod_info.
+    Info,
+    /// mod_auth_form.
+    Form(auth_form::Work),
     /// mod_proxy.
     Proxy(Box<Proxied>),
     /// mod_negotiation, for a type map.
@@ -45,6 +49,7 @@ impl Handler {
         matches!(
             self,
             Handler::Lab(lab::Work::Echo)
+                | Handler::Form(auth_form::Work::Login | auth_form::Work::Redirect)
                 | Handler::Proxy(_)
                 | Handler::Cgi
                 | Handler::Fcgid
@@ -78,6 +83,14 @@ pub(crate) fn choose(
     }
     if pipeline.status.is_some() && status::is_wanted(request) {
         return Ok(Handler::Status);
+    }
+    if pipeline.site.directives.is_some() && info::is_wanted(request) {
+        return Ok(Handler::Info);
+    }
+    if pipeline.site.has_forms
+        && let Some(work) = auth_form::wanted(request)
+    {
+        return Ok(Handler::Form(work));
     }
     if pipeline.site.sends_as_is && asis::is_wanted(request) && found.is_some() {
         return Ok(Handler::AsIs);

@@ -394,6 +394,7 @@ impl Run {
             {
                 return (request, Err(refused));
             }
+            request.offer_kept_body();
             respond(pipeline, Prepared { request, plan, found }).await
         });
         fetched.await.unwrap_or(Err(Refused::Setup(Status::INTERNAL_SERVER_ERROR)))

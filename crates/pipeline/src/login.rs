@@ -3,6 +3,7 @@
 //! cached file and a cached verification need no job.
 
 use crate::digest_login;
+use crate::form_login;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
@@ -28,6 +29,7 @@ use std::task::Poll;
 enum Way {
     Basic,
     Digest,
+    Form,
     /// No active module implements the AuthType.
     Unknown,
 }
@@ -72,6 +74,9 @@ fn way(pipeline: &Pipeline, auth_type: &[u8]) -> Way {
     if auth_type.eq_ignore_ascii_case(b"Digest") && site.has_digest {
         return Way::Digest;
     }
+    if auth_type.eq_ignore_ascii_case(b"form") && site.has_forms {
+        return Way::Form;
+    }
     Way::Unknown
 }
 
@@ -93,7 +98,7 @@ pub(crate) fn refusal(
             let realm = auth_name(pipeline, request, plan).unwrap_or_default();
             auth_digest::challenge(request, &plan.auth_digest, &realm, false)
         }
-        Way::Unknown => Fields::new(),
+        Way::Form | Way::Unknown => Fields::new(),
     };
     Answer::with_fields(Status::UNAUTHORIZED, fields)
 }
@@ -134,6 +139,7 @@ pub(crate) async fn log_in(
             digest_login::log_in(pipeline, request, plan).await?;
             true
         }
+        Way::Form => Box::pin(form_login::log_in(pipeline, request, plan, auth_type)).await?,
         Way::Unknown => false,
     };
     if !has_logged_in {
@@ -217,6 +223,37 @@ async fn basic(
     };
     request.notify(Notice::new("auth_basic", Level::Error, number, text));
     Err(challenge())
+}
+
+/// Asks the providers in order whether a password is right: the provider of files if there are
+/// none. Also returns the places that have decided, for the error log. `told` is the name of the
+/// module and the number of its message if there is no provider.
+pub(crate) async fn check_password(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    sources: &[AuthnSource],
+    login: &Login,
+    told: (&'static str, u16),
+) -> Result<(Verdict, Vec<String>), Answer> {
+    let default = match sources.is_empty() {
+        true => pipeline.site.global.active.authn_source(auth_basic::DEFAULT_PROVIDER),
+        false => None,
+    };
+    let (mut verdict, mut places) = (Verdict::Failed, Vec::new());
+    if sources.is_empty() && default.is_none() {
+        request.notify(Notice::new(told.0, Level::Error, told.1, "no authn provider configured"));
+    }
+    for source in sources.iter().chain(&default) {
+        let place;
+        (verdict, place) = ask(pipeline, request, plan, source, login, &Proof::Password).await?;
+        if verdict != Verdict::NotFound {
+            places = vec![place];
+            break;
+        }
+        places.push(place);
+    }
+    Ok((verdict, places))
 }
 
 /// The end of the message about a login that has failed: the places that have decided, and the

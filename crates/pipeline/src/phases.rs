@@ -7,37 +7,42 @@ use crate::cgi;
 use crate::die::KEEPS_TYPE;
 use crate::fcgid;
 use crate::filtering;
+use crate::form_login;
 use crate::frames::MaybeReady;
 use crate::handler::{Handler, choose};
+use crate::handlers::{
+    default_handler, digest_and_serve, send_as_is, server_info, server_status, shed,
+};
 use crate::hosts::is_below;
 use crate::known;
 use crate::listing;
 use crate::login;
 use crate::look;
+use crate::magic;
 use crate::negotiate;
 use crate::proxying;
 use crate::question;
 use crate::rewriting::{self, Translation};
 use crate::serve::{Concluded, Pipeline};
+use crate::sessions;
 use crate::site::{Plan, Server};
 use crate::spelling;
 use crate::trace;
 use crate::walk::{Arrival, conditions};
 use crate::walks::Merged;
-use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Body, Departure, FileName, Level, Mapped, Method, Notice, Prepared, Received,
-    Request, Response, Status, Stopped, Translated, Undecided, Version, WantedNames, quoted,
+    Admitted, Answer, Departure, FileName, Level, Mapped, Method, Notice, Prepared, Received,
+    Request, Status, Stopped, Translated, Undecided, Version, WantedNames, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    alias, allowmethods, asis, auth_basic, authz_core, core, env, headers, http2, include, lab,
-    mime, negotiation, remoteip, rewrite, setenvif, speling, ssl, status, unique_id, userdir,
-    usertrack, vhost_alias,
+    alias, allowmethods, auth_basic, authz_core, core, env, headers, http2, include, lab, mime,
+    negotiation, remoteip, rewrite, setenvif, speling, ssl, unique_id, userdir, usertrack,
+    vhost_alias,
 };
 use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
@@ -566,6 +571,16 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
         }
         mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     }
+    if let Some(looked) = &found
+        && !is_variant
+        && magic::is_wanted(pipeline, &request, looked)
+    {
+        let result;
+        (request, result) = Box::pin(magic::find_type(pipeline, request, looked)).await;
+        if let Err(status) = result {
+            return stop(request, plan, status);
+        }
+    }
     if let Err(status) = core::override_type(&mut request, server.core(&plan)) {
         return stop(request, plan, status);
     }
@@ -581,6 +596,9 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     }
     env::set_variables(&mut request, &plan.env);
     ssl::export(&mut request, &plan.ssl);
+    if pipeline.site.has_sessions && (plan.session.is_on() || plan.session.env()) {
+        Box::pin(sessions::fix_up(pipeline, &mut request, &plan)).await;
+    }
     http2::prepare(&mut request, &server.settings.http2, &plan.http2);
     if pipeline.site.parses_pages {
         let stat = found.as_ref().and_then(|looked| looked.found.stat());
@@ -635,6 +653,18 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     let is_passed_on = proxying::is_wanted(pipeline, &request);
     if let Err(status) = body::begin(&mut request, &plan, is_passed_on) {
         return stop(request, plan, status);
+    }
+    if let Err(status) = evenkeel_modules::request::bound(&mut request, plan.request) {
+        return stop(request, plan, status);
+    }
+    if pipeline.site.parses_pages && plan.request.keeps_bodies() && request.body.is_some() {
+        let kept = async {
+            let may_wait = pipeline.before_wait(&mut request, &plan).await;
+            body::keep(&mut request, &may_wait).await
+        };
+        if let Err(status) = Box::pin(kept).await {
+            return stop(request, plan, status);
+        }
     }
     let handler = match choose(pipeline, &mut request, &plan, found.as_ref()) {
         Ok(handler) => handler,
@@ -698,6 +728,10 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             return Ok(Concluded { request, plan, result });
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
+        (Handler::Form(work), _) => {
+            Err(Box::pin(form_login::perform(work, pipeline, &mut request, &plan)).await)
+        }
+        (Handler::Info, _) => Ok(server_info(pipeline, &request, &plan)),
         (Handler::File, Some(file)) if core::wants_digests(&plan.core) => {
             Box::pin(digest_and_serve(pipeline, &mut request, &plan, file)).await
         }
@@ -717,76 +751,6 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
 /// Waits for a credit if the request has returned its own while it was at an application.
 async fn take_credit(departure: &Departure) {
     poll_fn(|_| departure.poll_credit()).await;
-}
-
-/// The answer to a request that has waited too long for a worker (OverloadShedding): the same for
-/// all of them, and little work. The client may come again in a second.
-fn shed() -> Response {
-    const TEXT: &str = "The server has more to do than it can do in time. Try again.\n";
-    let mut response = Response::new(Status::SERVICE_UNAVAILABLE);
-    response.fields.set("Retry-After", "1");
-    response.fields.set("Content-Type", "text/plain");
-    response.body = Body::Bytes(Bytes::from_static(TEXT.as_bytes()));
-    response
-}
-
-/// The status page.
-fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Response {
-    let Some(source) = pipeline.status.as_deref() else { return Response::new(Status::NOT_FOUND) };
-    let server = pipeline.site.server(request.server);
-    let name = core::public_name(request, server.core(plan));
-    // mod_status ends its page in XHTML.
-    let signature = pipeline.site.signature(request, plan).replacen("<hr>", "<hr />", 1);
-    status::page(request, source, &String::from_utf8_lossy(&name), &signature)
-}
-
-/// Sends a file that has its own header fields.
-fn send_as_is(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    looked: &Looked,
-) -> Result<Response, Answer> {
-    if looked.found.kind() == Kind::Absent {
-        return Err(asis::absent(request));
-    }
-    let contents = pipeline.walker.borrow().files.contents(&looked.found);
-    let contents = contents.map_err(|error| asis::unreadable(request, &error))?;
-    asis::respond_as_is(request, &contents.piece)
-}
-
-/// Has a large file digested beside the serving thread before it is sent.
-async fn digest_and_serve(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    looked: &Looked,
-) -> Result<Response, Answer> {
-    let now_us = request.time_us;
-    let file = core::undigested(&pipeline.walker.borrow().files, looked, &plan.core, now_us);
-    let Some(file) = file else {
-        return default_handler(pipeline, request, plan, Some(looked), None);
-    };
-    let what = format!("the digest of {}", quoted(request.resource.file.as_bytes()));
-    let may_wait = pipeline.before_wait(request, plan).await;
-    let beside = pipeline.beside(request, &may_wait);
-    let digested = beside.perform(what, move |progress| file.digest(progress)).await;
-    // A file that cannot be read is refused where it is sent.
-    let digests = digested.ok_or(Status::SERVICE_UNAVAILABLE)?.ok();
-    default_handler(pipeline, request, plan, Some(looked), digests)
-}
-
-/// What answers where no handler is named: the file itself.
-fn default_handler(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    looked: Option<&Looked>,
-    digests: Option<core::Digests>,
-) -> Result<Response, Answer> {
-    let Some(looked) = looked else { return Ok(Response::new(request.resource.status)) };
-    let server = &pipeline.site.server(request.server).settings.core;
-    let files = &pipeline.walker.borrow().files;
-    core::serve_file(request, files, looked, server, &plan.core, digests)
 }
 
 /// What the lines of mod_headers depend on.

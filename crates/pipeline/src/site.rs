@@ -15,11 +15,11 @@ use evenkeel_modules::proxy::Balancer;
 use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
     ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
-    auth_digest,
+    auth_digest, mime_magic,
 };
 use evenkeel_proto::{HttpProtocolOptions, Limits, Refusal, bad_path};
 use evenkeel_upstream::Members;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -96,6 +96,10 @@ pub struct Site {
     pub has_basic: bool,
     /// Whether mod_auth_digest is active.
     pub has_digest: bool,
+    /// Whether mod_auth_form is active.
+    pub has_forms: bool,
+    /// Whether mod_session is active.
+    pub has_sessions: bool,
     /// Whether mod_ssl is active.
     pub has_tls: bool,
     /// Whether mod_fcgid is active.
@@ -108,6 +112,8 @@ pub struct Site {
     pub rewrites: bool,
     /// Whether mod_asis is active.
     pub sends_as_is: bool,
+    /// The tree of directives, if mod_info is active and shows it.
+    pub directives: Option<Arc<[Node]>>,
     /// Whether mod_unique_id is active.
     pub identifies: bool,
     /// Whether mod_cache and mod_cache_disk are active.
@@ -372,6 +378,7 @@ impl Site {
         if global.active.has("mod_auth_digest.c") {
             prepare_digest(&global)?;
         }
+        read_magic_files(&mut servers, notices);
         let identity = Identity { banner: software(global.core.tokens.unwrap_or_default()) };
         let types = media_types(&global, &language, server_root)?;
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
@@ -405,6 +412,11 @@ impl Site {
         let parses_pages = has("mod_include.c");
         let has_basic = has("mod_auth_basic.c");
         let has_digest = has("mod_auth_digest.c");
+        let has_forms = has("mod_auth_form.c");
+        let has_sessions = has("mod_session.c");
+        if has_forms {
+            check_forms(has_sessions, has("mod_request.c"))?;
+        }
         let has_tls = has("mod_ssl.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
@@ -430,6 +442,8 @@ impl Site {
             parses_pages,
             has_basic,
             has_digest,
+            has_forms,
+            has_sessions,
             has_tls,
             keeps_programs,
             runs_php: language.vocabulary.module_loaded("mod_php.c"),
@@ -437,6 +451,7 @@ impl Site {
             negotiates,
             rewrites,
             sends_as_is,
+            directives: has("mod_info.c").then(|| nodes.into()),
             identifies,
             caches,
             compares_sections,
@@ -593,6 +608,22 @@ fn prepare_digest(global: &GlobalSettings) -> Result<(), Fault> {
     })
 }
 
+/// Whether the modules are active that mod_auth_form needs (mod_auth_form.c:
+/// authenticate_form_post_config).
+fn check_forms(has_sessions: bool, has_requests: bool) -> Result<(), Fault> {
+    let (number, module) = match (has_sessions, has_requests) {
+        (false, _) => (2617, "mod_session"),
+        (true, false) => (2618, "mod_request"),
+        (true, true) => return Ok(()),
+    };
+    Err(Fault {
+        position: None,
+        text: format!("AH0{number}: You must load {module} to enable the mod_auth_form functions"),
+        trail: Vec::new(),
+        stage: Stage::Apply,
+    })
+}
+
 /// Reads the file of media types where mod_mime is active; without one, nothing can be typed and
 /// Apache does not start either (mod_mime.c: mime_post_config).
 fn media_types(
@@ -619,6 +650,41 @@ fn media_types(
             trail: Vec::new(),
             stage: Stage::Apply,
         }),
+    }
+}
+
+/// Reads the magic files of the servers (mod_mime_magic.c: magic_init). What is wrong with them is
+/// noted, and the server starts all the same.
+fn read_magic_files(servers: &mut [Server], notices: &mut Vec<Notice>) {
+    let mut known = HashMap::new();
+    for server in servers {
+        let settings = &mut server.settings.mime_magic;
+        let Some((path, position)) = settings.file() else { continue };
+        let (path, position) = (path.to_owned(), position.clone());
+        let read = known.entry(path).or_insert_with_key(|path| {
+            let (rules, complaints) = match mime_magic::read(path) {
+                Ok(read) => read,
+                Err(error) => {
+                    let reason = error.to_string();
+                    let reason = reason.split(" (os error").next().unwrap_or_default();
+                    let path = path.display();
+                    let text = format!("can't read magic file {path}: {reason} ({position})");
+                    notices.push(Notice::warn("mime_magic", 1515, text).at(position));
+                    return None;
+                }
+            };
+            for complaint in complaints {
+                let place = evenkeel_config::Position {
+                    file: path.to_string_lossy().into_owned().into(),
+                    line: complaint.line,
+                };
+                let number = u32::from(complaint.number);
+                let text = format!("{} ({place})", complaint.text);
+                notices.push(Notice::warn("mime_magic", number, text).at(place));
+            }
+            Some(Arc::new(rules))
+        });
+        read.iter().for_each(|rules| settings.act_by(Arc::clone(rules)));
     }
 }
 

@@ -25,6 +25,13 @@ impl Login {
         Some(Self::split(decode(text.get(start..).unwrap_or_default())))
     }
 
+    /// A user name and a password that came otherwise.
+    #[must_use]
+    pub fn of(user: &[u8], password: &[u8]) -> Self {
+        let text = [user, b":", password].concat();
+        Self { text, user_end: user.len(), password_start: user.len() + 1 }
+    }
+
     /// Splits the decoded credentials into user name and password. Apache cuts them at the first
     /// NUL. Here the password keeps the NUL and the bytes after it, because a password that
     /// contains a NUL never matches.
@@ -62,7 +69,7 @@ impl Login {
 }
 
 /// Decodes base64 up to the first byte that is no digit of base64 (apr_base64_decode).
-fn decode(text: &[u8]) -> Vec<u8> {
+pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     let value = |byte: &u8| {
         let value = match byte {
             b'A'..=b'Z' => byte - b'A',

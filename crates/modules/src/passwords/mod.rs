@@ -9,6 +9,7 @@ mod store;
 
 pub use apr1::{apr1, to_base64};
 pub use basic::Login;
+pub(crate) use basic::decode as decode_base64;
 pub use file::{Entry, GroupFile, PasswordFile};
 pub use store::{HashPlace, Loaded, REMEMBERED, Store, Verified};
 
