@@ -6,6 +6,7 @@
 compile_error!("Evenkeel runs on Linux only: it is built on epoll, inotify and SO_REUSEPORT.");
 
 mod applications;
+mod checker;
 mod command_line;
 mod configuration;
 mod dump;

@@ -2,6 +2,7 @@
 //! and writes what a dead child left. All of its state belongs to the parent.
 
 use crate::applications::{self, Applications, Planned};
+use crate::checker::Checker;
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::launcher::Launcher;
 use crate::logs::{self, LogPlan};
@@ -34,6 +35,8 @@ pub struct Running {
     open: OnceCell<(Arc<AccessLogs>, Arc<ErrorLogs>)>,
     /// The settings of the launcher, if the site runs programs.
     launches: Option<Settings>,
+    /// The settings of the checker, if members of balancers may be checked.
+    checks: Option<Settings>,
     launcher: OnceCell<Rc<Launcher>>,
     /// What its pools run, if it runs PHP.
     planned: Planned,
@@ -92,6 +95,8 @@ pub struct Evenkeel {
     applications: Applications,
     /// All sites that are served and have balancers.
     balancing: Vec<sync::Weak<Site>>,
+    /// What checks the members of the balancers of the active site.
+    checker: Option<Checker>,
     /// What ends the process that looks after the pools, when it is closed (`-X`).
     keeper: Option<io::PipeWriter>,
     greeting: Option<String>,
@@ -117,6 +122,7 @@ impl Evenkeel {
             launchers: Vec::new(),
             applications: Applications::default(),
             balancing: Vec::new(),
+            checker: None,
             keeper: None,
             greeting,
             early,
@@ -164,6 +170,15 @@ impl Evenkeel {
         let launcher = Rc::new(launcher);
         self.launchers.push(Rc::downgrade(&launcher));
         let _empty_before = running.launcher.set(launcher);
+        Ok(())
+    }
+
+    /// Starts what checks the members of the balancers of a site, and ends that of the site before.
+    fn start_checker(&mut self, running: &Running) -> Result<(), String> {
+        self.checker = None;
+        let Some(settings) = &running.checks else { return Ok(()) };
+        let failed = |error| format!("no process can check the members of balancers: {error}");
+        self.checker = Checker::start(running, settings).map_err(failed)?;
         Ok(())
     }
 
@@ -256,6 +271,7 @@ impl Server for Evenkeel {
         warnings.extend(settings::note_without_http2(&site));
         let (plan, open) = (Cell::new(plan), OnceCell::new());
         let launches = site.needs_launcher.then(|| settings.clone());
+        let checks = site.checks_members().then(|| settings.clone());
         let launcher = OnceCell::new();
         let mut planned = applications::of_site(&site, &modules, &settings)?;
         notices.append(&mut planned.remarks);
@@ -270,6 +286,7 @@ impl Server for Evenkeel {
             plan,
             open,
             launches,
+            checks,
             launcher,
             planned,
             pools: OnceCell::new(),
@@ -321,6 +338,7 @@ impl Server for Evenkeel {
             let _printed_elsewhere = errors.take_standard_error();
         }
         self.start_launcher(running)?;
+        self.start_checker(running)?;
         self.open_pools(running)?;
         // The parent opens the logs after it listens.
         if let Some(greeting) = self.greeting.take() {
@@ -351,6 +369,10 @@ impl Server for Evenkeel {
             self.say(&notice);
             return;
         }
+        if let Some(notice) = self.checker.as_mut().and_then(|it| it.ended(pid, end)) {
+            self.say(&notice);
+            return;
+        }
         if let Some(notices) = self.applications.ended(pid, end) {
             notices.iter().for_each(|notice| self.say(notice));
             return;
@@ -371,6 +393,9 @@ impl Server for Evenkeel {
         self.launchers.retain(|launcher| launcher.strong_count() > 0);
         let launchers: Vec<_> = self.launchers.iter().filter_map(Weak::upgrade).collect();
         launchers.iter().filter_map(|it| it.turn()).for_each(|notice| self.say(&notice));
+        if let Some(notice) = self.checker.as_mut().and_then(Checker::turn) {
+            self.say(&notice);
+        }
         self.applications.turn().iter().for_each(|notice| self.say(notice));
         if let Some((access, errors)) = self.active.as_ref().and_then(|r| r.open.get()) {
             access.retry();

@@ -8,6 +8,7 @@ use crate::glob::glob;
 use crate::lexer::Relation;
 use crate::pattern::{MatchError, Pattern};
 use crate::tree::{FileQuestion, Test, Word};
+use crate::variable::Variable;
 use crate::{Condition, Text};
 use evenkeel_message::Allowance;
 use std::borrow::Cow;
@@ -263,6 +264,10 @@ impl<'c> Evaluation<'c> {
                 let found = found.or_else(|| context.process_environment(&argument));
                 return Ok(found.unwrap_or_default());
             }
+            Function::HealthCheck if argument.eq_ignore_ascii_case(b"body") => {
+                return Ok(context.variable(Variable::HcBody));
+            }
+            Function::HealthCheck => Vec::new(),
             Function::ToLower => argument.to_ascii_lowercase(),
             Function::ToUpper => argument.to_ascii_uppercase(),
             Function::Escape => function::escape(&argument),

@@ -31,6 +31,8 @@ pub(crate) enum Function {
     Ldap,
     File,
     FileSize,
+    /// What mod_proxy_hcheck knows of a response: its body.
+    HealthCheck,
 }
 
 /// Every function: its name, and whether an .htaccess file may use it. Functions that read files
@@ -55,6 +57,7 @@ const FUNCTIONS: &[(&str, Function, bool)] = &[
     ("sha1", Function::Sha1, true),
     ("md5", Function::Md5, true),
     ("ldap", Function::Ldap, true),
+    ("hc", Function::HealthCheck, true),
 ];
 
 /// Finds the function with that name, in any case.

@@ -128,6 +128,8 @@ variables! {
     ServerSoftware = "SERVER_SOFTWARE",
     /// The date of the module interface that the server claims to have.
     ApiVersion = "API_VERSION",
+    /// The body of the response to a health check (mod_proxy_hcheck).
+    HcBody = "HC_BODY",
 }
 
 /// The meaning of a name between `%{` and `}`.

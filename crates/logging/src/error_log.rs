@@ -11,6 +11,7 @@ use crate::target::Target;
 use evenkeel_message::{Level, Notice, Told};
 use evenkeel_sys::clock::realtime_us;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
 /// The most bytes that wait for a disk or a program. Further lines are counted and lost.
@@ -151,6 +152,13 @@ impl ErrorLogs {
         }
     }
 
+    /// The descriptors of the open files, pipes and sockets, which a process that is to write
+    /// notices keeps open.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.outlets.iter().filter_map(Outlet::descriptor).collect()
+    }
+
     /// Whether something must be tried again.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
@@ -211,6 +219,13 @@ impl Outlet {
         match self {
             Outlet::Sink(sink, _) => Some(sink),
             Outlet::Syslog(_) => None,
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Outlet::Sink(sink, _) => Some(sink.descriptor()),
+            Outlet::Syslog(syslog) => syslog.descriptor(),
         }
     }
 

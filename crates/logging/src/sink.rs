@@ -6,7 +6,7 @@ use crate::target::{Program, Target};
 use evenkeel_sys::pipe::WHOLE_WRITE;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -97,6 +97,11 @@ impl Sink {
     pub(crate) fn standard_error() -> io::Result<Sink> {
         let file = duplicate(&io::stderr())?;
         Ok(Sink { file: Arc::new(file), name: "standard error".into(), piped: false })
+    }
+
+    /// The descriptor of the file or pipe.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Makes this sink the process's standard error.

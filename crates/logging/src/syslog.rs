@@ -3,6 +3,7 @@
 
 use evenkeel_message::Level;
 use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
 /// The facilities that ErrorLog accepts (server/log.c), with their codes of RFC 3164.
@@ -45,6 +46,11 @@ impl Syslog {
             socket.set_nonblocking(true).is_ok() && socket.connect("/dev/log").is_ok()
         });
         Some(Syslog { facility: *facility, tag: tag.to_owned(), socket })
+    }
+
+    /// The descriptor of the connection; none without one.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
     }
 
     /// Sends one line without its end.

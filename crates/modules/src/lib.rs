@@ -82,6 +82,7 @@ modules! {
     mod ssl;
     mod http2;
     mod proxy;
+    use proxy::HCHECK;
     mod proxy_fcgi;
     mod proxy_scgi;
     mod proxy_uwsgi;

@@ -4,6 +4,7 @@
 
 mod accounting;
 pub mod apps;
+pub mod auxiliary;
 mod budget;
 mod change;
 mod child;

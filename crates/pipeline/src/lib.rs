@@ -5,6 +5,7 @@ mod alike;
 mod body;
 mod caching;
 mod cgi;
+mod checking;
 mod clock;
 mod die;
 mod digest_login;
@@ -41,6 +42,7 @@ mod walk;
 mod walks;
 mod way;
 
+pub use checking::{CheckTeller, check_balancers};
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
 pub use php::{ApplicationPool, Begun, PhpPools};
 pub use serve::{Pipeline, Teller};

@@ -79,6 +79,8 @@ pub struct Site {
     /// The state of the balancers, which all children share; none before
     /// [`Site::share_balancers`].
     members: OnceLock<Arc<Members>>,
+    /// Whether mod_proxy_hcheck is active.
+    pub checks: bool,
     /// Whether mod_ssl is active.
     pub speaks_tls: bool,
     /// Whether mod_proxy_wstunnel is active.
@@ -434,6 +436,7 @@ impl Site {
             balancers: if balances { balancers_of(&servers) } else { Vec::new() },
             balances,
             members: OnceLock::new(),
+            checks: has("mod_proxy_hcheck.c"),
             speaks_tls,
             speaks_websocket,
             runs_programs,
@@ -491,6 +494,13 @@ impl Site {
         }
         let _empty_before = self.members.set(members);
         Ok(())
+    }
+
+    /// Whether there are members of balancers that may be checked. The balancer-manager can begin
+    /// with that for any member.
+    #[must_use]
+    pub fn checks_members(&self) -> bool {
+        self.checks && !self.balancers.is_empty()
     }
 
     /// Says that this process is the child with this index.

@@ -319,7 +319,7 @@ fn is_plan_kept(plans: &Plans, sections: &[Arc<Section>]) -> bool {
 
 /// The settings of a server with those of sections over them. AuthMerging tells whether a walk's
 /// sections were merged among themselves first.
-fn merge(defaults: &Plan, sections: &[Arc<Section>], levels: &[usize]) -> Plan {
+pub(crate) fn merge(defaults: &Plan, sections: &[Arc<Section>], levels: &[usize]) -> Plan {
     let mut plan = defaults.clone();
     let (mut rest, mut begin) = (sections, 0);
     for end in levels.iter().copied().chain([sections.len()]) {

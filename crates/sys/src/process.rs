@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,18 +168,43 @@ pub fn run_alone(kept: OwnedFd, body: impl FnOnce(OwnedFd) -> i32) -> ! {
         let moved = rustix::io::fcntl_dupfd_cloexec(&kept, 3);
         let Ok(moved) = moved else { return 1 };
         std::mem::forget(kept);
-        let number = moved.as_raw_fd().unsigned_abs();
-        // SAFETY: close_range(2) takes numbers. What else owns the closed descriptors is the copy
-        // of the caller's memory, which is not used again: this function does not return.
-        unsafe {
-            if number > 3 {
-                libc::close_range(3, number - 1, 0);
-            }
-            libc::close_range(number + 1, libc::c_uint::MAX, 0);
-        }
+        close_others(&[moved.as_fd()]);
         body(moved)
     }));
     exit_now(status.unwrap_or(101))
+}
+
+/// Runs `body` in a forked copy of a process, as [`run_alone`] does. The descriptors `kept` stay
+/// open under their numbers, for what `body` has borrowed from the process that forked it.
+pub fn run_beside(kept: &[BorrowedFd<'_>], body: impl FnOnce() -> i32) -> ! {
+    let status = catch_unwind(AssertUnwindSafe(|| {
+        close_others(kept);
+        body()
+    }));
+    exit_now(status.unwrap_or(101))
+}
+
+/// Closes all descriptors but the standard ones and these. What else owns them is the copy of the
+/// memory of the process that forked this one, which does not use them again: the callers do not
+/// return.
+fn close_others(kept: &[BorrowedFd<'_>]) {
+    let mut numbers: Vec<u32> = kept.iter().map(|one| one.as_raw_fd().unsigned_abs()).collect();
+    numbers.sort_unstable();
+    let mut from = 3;
+    for number in numbers {
+        if number > from {
+            close_range(from, number - 1);
+        }
+        from = from.max(number + 1);
+    }
+    close_range(from, libc::c_uint::MAX);
+}
+
+fn close_range(first: u32, last: u32) {
+    // SAFETY: close_range(2) takes numbers.
+    unsafe {
+        libc::close_range(first, last, 0);
+    }
 }
 
 /// Leaves the terminal and the process group (setsid(2)).

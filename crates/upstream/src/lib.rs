@@ -2,9 +2,10 @@
 //! of CGI programs, the places that bound how many requests an application has in progress, and the
 //! spool for bodies of requests. All of it belongs to one serving thread, but for the state of the
 //! members of balancers, which all children share. [`exchange`], [`ask_origin`] and [`run_program`]
-//! are the entries.
+//! are the entries; [`run_checks`] is that of the process that checks members.
 
 mod cgi;
+mod check;
 mod connect;
 mod conversation;
 mod failure;
@@ -27,6 +28,9 @@ mod timer;
 mod tunnel;
 
 pub use cgi::{Complain, Remains, Run, RunFailure, ask_program, run_command, run_program};
+pub use check::{
+    CheckAnswer, CheckFailure, CheckOrder, CheckPlan, CheckRequest, CheckResult, run_checks,
+};
 pub use connect::Patience;
 pub use evenkeel_sys::claims::Claims;
 pub use failure::{Failure, FailureKind, program_failure};

@@ -87,11 +87,11 @@ pub enum Number {
     CheckInterval,
     /// The number of good checks after which a member is used again (`hcpasses`).
     Passes,
-    /// The good checks since the last bad one.
+    /// The good checks that count towards `hcpasses`.
     Passed,
     /// The number of bad checks after which a member is not used (`hcfails`).
     Fails,
-    /// The bad checks since the last good one.
+    /// The bad checks that count towards `hcfails`.
     Failed,
     /// When the member was last checked, in microseconds of the monotonic clock.
     CheckedUs,

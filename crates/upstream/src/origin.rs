@@ -183,7 +183,7 @@ async fn connect_new(
     Ok(OriginConnection::Secured(secured))
 }
 
-fn unreachable(kind: FailureKind) -> OriginFailureKind {
+pub(crate) fn unreachable(kind: FailureKind) -> OriginFailureKind {
     match kind {
         FailureKind::Unresolved => OriginFailureKind::Unresolved,
         FailureKind::Unreachable(error) => OriginFailureKind::Unreachable(error),

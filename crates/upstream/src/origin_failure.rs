@@ -112,7 +112,7 @@ impl OriginFailure {
                 return vec![Notice::own("proxy_http", Level::Debug, text)];
             }
             OriginFailureKind::Unreachable(cause) => {
-                return vec![self.attempt(cause), self.not_made()];
+                return vec![self.attempt("HTTP", cause), self.not_made()];
             }
             OriginFailureKind::Unresolved => None,
             OriginFailureKind::Body(cause) => {
@@ -155,6 +155,40 @@ impl OriginFailure {
         cause.into_iter().chain(reason).collect()
     }
 
+    /// The line about a failed check of the server by `function`, which is `HCTCP` or `HCOH`
+    /// (mod_proxy_hcheck.c).
+    #[must_use]
+    pub fn check_notice(&self, function: &str) -> Notice {
+        let Target { host, port, .. } = &*self.target;
+        let debug = |text| Notice::own("proxy_hcheck", Level::Debug, text);
+        let server = &self.target;
+        match &self.kind {
+            OriginFailureKind::Unreachable(cause) => self.attempt(function, cause),
+            OriginFailureKind::Unresolved => {
+                let text = format!("DNS lookup failure for: {host}:{port}");
+                Notice::new("proxy_hcheck", Level::Debug, 3249, text)
+            }
+            OriginFailureKind::Handshake(cause) => {
+                let text = format!("SSL Proxy connect failed: {server}");
+                Notice::new("ssl", Level::Error, 2003, text).because(cause)
+            }
+            OriginFailureKind::Peer(fault, wanted) => peer_notice(fault, wanted),
+            OriginFailureKind::Malformed(fault) => {
+                debug(format!("{function}: bad response from {server}: {fault}"))
+            }
+            OriginFailureKind::Ended(cause) | OriginFailureKind::EndedInHead(cause) => {
+                debug(format!("{function}: no response from {server}")).because(cause)
+            }
+            OriginFailureKind::Silent => debug(format!("{function}: {server} is silent")),
+            OriginFailureKind::Body(_)
+            | OriginFailureKind::ManyInterim
+            | OriginFailureKind::Switched(..)
+            | OriginFailureKind::ClientGone => {
+                debug(format!("{function}: no response from {server}"))
+            }
+        }
+    }
+
     /// The line about a tunnel that one side has broken off, or that was silent for too long.
     pub(crate) fn tunnel_notice(&self, path: &[u8]) -> Option<Notice> {
         let OriginFailureKind::Ended(cause) = &self.kind else { return None };
@@ -178,19 +212,20 @@ impl OriginFailure {
     }
 
     /// The line about a failed connection.
-    fn attempt(&self, cause: &io::Error) -> Notice {
+    fn attempt(&self, function: &str, cause: &io::Error) -> Notice {
         let Target { host, port, .. } = &*self.target;
         let (number, text) = match &self.target.address {
             Address::Unix(path) => (
                 2454,
                 format!(
-                    "HTTP: attempt to connect to Unix domain socket {} ({host}:{port}) failed",
+                    "{function}: attempt to connect to Unix domain socket {} ({host}:{port}) failed",
                     path.display()
                 ),
             ),
-            Address::Internet { host, port } => {
-                (957, format!("HTTP: attempt to connect to {host}:{port} ({host}:{port}) failed"))
-            }
+            Address::Internet { host, port } => (
+                957,
+                format!("{function}: attempt to connect to {host}:{port} ({host}:{port}) failed"),
+            ),
         };
         Notice::new("proxy", Level::Error, number, text).because(cause)
     }

@@ -12,6 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 /// `ap_set_document_root`).
 pub const DOCUMENT_ROOT_NOTE: &str = "document-root";
 
+/// The note with the body of the response to a health check (mod_proxy_hcheck.c: hc_get_body).
+pub const CHECKED_BODY_NOTE: &str = "hc-body";
+
 /// What an expression may ask of a request.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
@@ -156,6 +159,7 @@ impl<'a> RequestContext<'a> {
                     self.response.map_or(request.resource.status, |response| response.status);
                 text(status.code().to_string())
             }
+            Variable::HcBody => request.resource.notes.value(CHECKED_BODY_NOTE).map(Into::into),
             Variable::ContextPrefix => {
                 request.resource.notes.value("context-prefix").map(Into::into)
             }

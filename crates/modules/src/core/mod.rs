@@ -25,7 +25,7 @@ mod vary;
 
 pub use client::{AddressFault, in_domain, known_names, parse_network, verified_name};
 pub use content::{describe_content, name_type, override_type};
-pub use context::{DOCUMENT_ROOT_NOTE, RequestContext};
+pub use context::{CHECKED_BODY_NOTE, DOCUMENT_ROOT_NOTE, RequestContext};
 pub use digests::{Digests, undigested, wants_digests};
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;

@@ -149,6 +149,11 @@ impl Balancer {
         }
     }
 
+    /// The members, in order.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.members.iter()
+    }
+
     fn line(&self) -> &Line {
         &self.shared().line
     }

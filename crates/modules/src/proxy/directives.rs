@@ -1,8 +1,9 @@
 //! The directives of mod_proxy. Their functions add rules, applications with parameters and
 //! settings of sections to a scope. A feature that this server does not support is a fault.
 
+use super::health::{self, Check};
 use super::pass::From;
-use super::worker::Worker;
+use super::worker::{UNKNOWN_PARAMETER, Worker};
 use super::{Balancer, ErrorOverride, Mapping, Member, Pass, Via};
 use crate::core::Kind;
 use crate::core::sections::{compile_pattern, inner_settings, numbered, plain};
@@ -369,7 +370,8 @@ fn add_worker(
     };
     let mut checked = Worker::new(target.clone());
     for (key, value) in parameters {
-        checked.set(key, value).map_err(|error| format!("ProxyPass {error}"))?;
+        set_worker(scope, &mut checked, key, value)
+            .map_err(|error| format!("ProxyPass {error}"))?;
         let text = format!(
             "Ignoring parameter '{key}={value}' for worker '{}' because of worker sharing",
             shared.target
@@ -389,7 +391,7 @@ fn set_parameters(
 ) -> Result<(), String> {
     let mut worker = Worker::new(target.clone());
     for (key, value) in parameters {
-        worker.set(key, value).map_err(|error| format!("{what} {error}"))?;
+        set_worker(scope, &mut worker, key, value).map_err(|error| format!("{what} {error}"))?;
     }
     let workers = &mut scope.server.proxy.workers;
     let known = workers.iter().position(|worker| worker.target == *target);
@@ -401,6 +403,33 @@ fn set_parameters(
     }
     workers.push(Arc::new(worker));
     Ok(())
+}
+
+/// Sets a parameter of a target that is in no balancer. Its health is not checked, but the
+/// parameters of a check are.
+fn set_worker(scope: &Scope, worker: &mut Worker, key: &str, value: &str) -> Result<(), String> {
+    if !health::is_active(scope) {
+        return worker.set(key, value);
+    }
+    let set = Check::default().set(key, value, &scope.server.proxy.health);
+    set.unwrap_or_else(|| named_by_checks(worker.set(key, value)))
+}
+
+/// Sets a parameter of a member.
+fn set_member(scope: &Scope, member: &mut Member, key: &str, value: &str) -> Result<(), String> {
+    if !health::is_active(scope) {
+        return member.set(key, value);
+    }
+    let set = member.set_check(key, value, &scope.server.proxy.health);
+    set.unwrap_or_else(|| named_by_checks(member.set(key, value)))
+}
+
+/// With mod_proxy_hcheck, it is that module which does not know a parameter.
+fn named_by_checks(set: Result<(), String>) -> Result<(), String> {
+    set.map_err(|error| match error == UNKNOWN_PARAMETER {
+        true => health::UNKNOWN.to_owned(),
+        false => error,
+    })
 }
 
 fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
@@ -484,7 +513,7 @@ fn balancer_member(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         let (key, value) = parameter
             .split_once('=')
             .ok_or("Invalid BalancerMember parameter. Parameter must be in the form 'key=value'")?;
-        member.set(key, value).map_err(|error| format!("{what} {error}"))?;
+        set_member(scope, &mut member, key, value).map_err(|error| format!("{what} {error}"))?;
     }
     change_balancer(scope, &name.host, |balancer| balancer.members.push(Arc::new(member)));
     Ok(())

@@ -1,6 +1,7 @@
 //! A member of a balancer: its target with its parameters, and its state, which all children share
 //! and which the balancer-manager can change.
 
+use super::health::{Check, Named};
 use super::worker::Worker;
 use evenkeel_sys::clock;
 use evenkeel_upstream::{Line, MOST_TEXT, Number, ShortText, Text};
@@ -34,6 +35,7 @@ struct Configured {
     redirect: Box<str>,
     letters: u64,
     is_failed: bool,
+    check: Check,
 }
 
 /// A letter of `status`.
@@ -103,6 +105,7 @@ impl Member {
             redirect: Box::default(),
             letters: 0,
             is_failed: false,
+            check: Check::default(),
         };
         Self { worker: Arc::new(worker), configured, retry: RETRY, line: OnceLock::new() }
     }
@@ -141,6 +144,16 @@ impl Member {
         Ok(())
     }
 
+    /// Sets a parameter of its health check. `None` if it is no such parameter.
+    pub(super) fn set_check(
+        &mut self,
+        key: &str,
+        value: &str,
+        named: &Named,
+    ) -> Option<Result<(), String>> {
+        self.configured.check.set(key, value, named)
+    }
+
     /// Puts the state into shared memory.
     pub(super) fn share(&self, line: Line) {
         self.configured.write(&line);
@@ -157,6 +170,7 @@ impl Member {
             for text in [Text::Route, Text::Redirect] {
                 to.set_text(text, from.text(text).as_bytes());
             }
+            Check::copy(from, to);
         }
         to.set(Number::FailedUs, from.number(Number::FailedUs));
     }
@@ -332,5 +346,6 @@ impl Configured {
         line.set(Number::FailedUs, if self.is_failed { LONG_AGO_US } else { 0 });
         line.set_text(Text::Route, self.route.as_bytes());
         line.set_text(Text::Redirect, self.redirect.as_bytes());
+        self.check.write(line);
     }
 }

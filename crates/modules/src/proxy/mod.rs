@@ -4,6 +4,7 @@
 
 mod balancer;
 mod directives;
+mod health;
 pub mod http;
 mod http_answer;
 mod http_head;
@@ -12,9 +13,12 @@ mod pass;
 mod reverse;
 mod worker;
 
-pub use crate::NoSettings as Global;
 pub use balancer::{Balancer, Choice, Method as BalancerMethod, Session};
 pub use directives::MODULE;
+pub use health::{
+    Asked as CheckRequest, CheckMethod, HCHECK, Named as NamedChecks, NamedCondition,
+    checks_at_a_time,
+};
 pub use member::{Letter, Member};
 pub use pass::{Pass, Passed};
 pub use reverse::{Mapping, public_cookie, public_location};
@@ -33,6 +37,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What holds for the process.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// ProxyHCTPsize.
+    checks_at_a_time: Option<usize>,
+}
+
 /// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
@@ -42,6 +53,8 @@ pub struct Rules {
     pub workers: Vec<Arc<Worker>>,
     /// Balancers.
     pub balancers: Vec<Arc<Balancer>>,
+    /// What ProxyHCTemplate and ProxyHCExpr have named.
+    pub health: NamedChecks,
     /// `<Proxy>` and `<ProxyMatch>`, in the order of the configuration.
     pub sections: Vec<Arc<Section>>,
     /// ProxyTimeout.
@@ -87,6 +100,7 @@ impl Merge for Rules {
             passes: [base.passes.as_slice(), &over.passes].concat(),
             workers: [over.workers.as_slice(), &base.workers].concat(),
             balancers: [over.balancers.as_slice(), &base.balancers].concat(),
+            health: NamedChecks::merge(&base.health, &over.health),
             sections: [base.sections.as_slice(), &over.sections].concat(),
             timeout: over.timeout.or(base.timeout),
             most_forwards: over.most_forwards.or(base.most_forwards),

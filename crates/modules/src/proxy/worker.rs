@@ -9,6 +9,9 @@ use std::time::Duration;
 /// PROXY_WORKER_MAX_SCHEME_SIZE).
 const MOST_UPGRADE: usize = 16;
 
+/// The text about a parameter of another name.
+pub(super) const UNKNOWN_PARAMETER: &str = "unknown Worker parameter";
+
 /// A target with parameters.
 #[derive(Clone, Debug)]
 pub struct Worker {
@@ -192,7 +195,7 @@ impl Worker {
             "addressttl" | "status" | "secret" => Ok(()),
             // They have an effect on members of balancers alone.
             "loadfactor" | "route" | "redirect" | "lbset" => Ok(()),
-            _ => Err("unknown Worker parameter".into()),
+            _ => Err(UNKNOWN_PARAMETER.into()),
         }
     }
 }

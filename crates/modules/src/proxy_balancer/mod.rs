@@ -26,7 +26,7 @@ pub const MODULE: Module = Module {
         "A request whose member cannot be reached goes on to the next one, if nothing of its body \
          was sent or all of it is still in memory. A request with an idempotent method does so too \
          if the member ends the connection before its response; Apache answers that with 502.",
-        "There is no balancer-manager and no mod_proxy_hcheck yet.",
+        "There is no balancer-manager yet.",
         "Every method is there, whichever lbmethod modules are loaded.",
     ],
     directives: &[],
