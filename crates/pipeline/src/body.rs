@@ -16,7 +16,7 @@ const LIMIT_BYTES: u64 = 1 << 30;
 
 /// Makes the body of a request one of which no more comes than LimitRequestBody lets. Neither the
 /// directive nor its default applies to a request that is passed on to an application, which has
-/// limits of its own (http_filters.c: ap_http_filter).
+/// limits of its own (http_filters.c: ap_http_filter), except one by SCGI or the protocol of uWSGI.
 ///
 /// # Errors
 /// 413 where its length, which the head tells, is beyond that.

@@ -97,6 +97,7 @@ async fn try_to_pass_on(
     if !is_spoken {
         return Err(refuse_scheme(request, &proxied));
     }
+    proxy::check_host(request, &proxied)?;
     if proxied.target.scheme.is_http() {
         return Box::pin(origin::pass_on(pipeline, request, plan, proxied)).await;
     }
@@ -116,6 +117,11 @@ async fn try_to_pass_on(
             ("proxy_fcgi", script)
         }
     };
+    // Both modules check the length of the body (http_filters.c: ap_setup_client_block). A body in
+    // chunks, which they refuse, is bounded while it is read.
+    if matches!(proxied.target.scheme, Scheme::Scgi | Scheme::Uwsgi) {
+        body::begin(request, plan, false)?;
+    }
     let may_wait = pipeline.before_wait(request, plan).await;
     let length = request.head.length;
     let body = match request.body.take() {

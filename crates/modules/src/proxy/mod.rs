@@ -20,7 +20,7 @@ pub use health::{
     checks_at_a_time,
 };
 pub use member::{Letter, Member};
-pub use pass::{Pass, Passed};
+pub use pass::{Pass, Passed, check_host};
 pub use reverse::{Mapping, public_cookie, public_location};
 pub use worker::{Upgrade, Worker, upgrade_of};
 

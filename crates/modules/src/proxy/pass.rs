@@ -1,9 +1,11 @@
 //! A rule of ProxyPass or ProxyPassMatch, which maps paths of requests to a target.
 
+use super::note_reason;
 use crate::gateway::escape_path;
 use crate::prefix::match_prefix;
 use evenkeel_expr::{Captures, Pattern};
-use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, Target};
+use evenkeel_message::{Address, Answer, Level, Notice, Proxied, Request, Scheme, Status, Target};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A rule of ProxyPass or ProxyPassMatch.
@@ -108,6 +110,42 @@ impl Pass {
     }
 }
 
+/// Checks that the path of a request is no part of the host: behind a URL without a path, it may
+/// begin with anything. Apache looks for a host or a balancer with the longer name.
+///
+/// # Errors
+/// 500 if it is.
+pub fn check_host(request: &mut Request, proxied: &Proxied) -> Result<(), Answer> {
+    let target = &proxied.target;
+    if target.path.starts_with('/') || matches!(target.address, Address::Unix(_)) {
+        return Ok(());
+    }
+    let url = String::from_utf8_lossy(&proxied.name);
+    // A handler has no name, and a path of its own.
+    let Some((_, rest)) = url.split_once("://") else { return Ok(()) };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    if is_host_of(target, host) {
+        return Ok(());
+    }
+    let status = Status::INTERNAL_SERVER_ERROR;
+    let text = format!(
+        "the request is passed on to no host: {host:?} is not that of the rule; end the URL of the \
+         rule with a slash"
+    );
+    request.notify(Notice::own("proxy", Level::Error, text));
+    if target.scheme != Scheme::Balancer {
+        let host = host.to_ascii_lowercase();
+        note_reason(request, status, &format!("DNS lookup failure for: {host}"));
+    }
+    Err(status.into())
+}
+
+fn is_host_of(target: &Target, host: &str) -> bool {
+    let url = format!("{}://{host}", target.scheme.name());
+    let named = Target::parse(&url, Path::new("/"));
+    named.is_ok_and(|it| it.host == target.host && it.port == target.port && it.path.is_empty())
+}
+
 /// A path that a rule maps.
 struct Mapped {
     /// The URL.
@@ -124,4 +162,21 @@ fn raw_target(request: &Request) -> Vec<u8> {
         raw.extend_from_slice(query);
     }
     raw
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_that_of_the_target_with_its_port() {
+        let is_host =
+            |url: &str, host: &str| is_host_of(&Target::parse(url, Path::new("/")).unwrap(), host);
+        for (url, host) in [("http://h:80", "H:80"), ("http://h", "h"), ("balancer://b", "b")] {
+            assert!(is_host(url, host), "{url}");
+            for longer in ["x", "1", ".x", ":1", "@x", "x:80"] {
+                assert!(!is_host(url, &format!("{host}{longer}")), "{url} {longer}");
+            }
+        }
+    }
 }

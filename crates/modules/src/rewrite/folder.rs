@@ -30,7 +30,9 @@ pub async fn fix_up(
     };
     let Some(folder) = said.folder.as_deref() else { return Outcome::Declined };
     let options = said.switches.options();
-    let is_without_slash = folder.strip_suffix(b"/") == Some(request.resource.file.as_bytes());
+    // A request that is passed on has no file, which is no folder either.
+    let is_without_slash = request.resource.proxied.is_none()
+        && folder.strip_suffix(b"/") == Some(request.resource.file.as_bytes());
     if is_without_slash && !options.has(Options::NO_SLASH) {
         return Outcome::Declined;
     }
