@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 48] = [
+pub const MODULES: [&str; 40] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -99,14 +99,6 @@ pub const MODULES: [&str; 48] = [
     "speling",
     "substitute",
     "ratelimit",
-    "mime_magic",
-    "info",
-    "session",
-    "session_cookie",
-    "session_crypto",
-    "request",
-    "auth_form",
-    "data",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -313,22 +305,7 @@ pub const ROWS: &[Row] = &[
     row("expires", 2, OPEN, "ExpiresDefault $expiry"),
     row("expires", 2, OPEN, "ExpiresByType $expiring $expiry"),
     row("allowmethods", 2, SECTION, "AllowMethods $allowed_methods"),
-    // auth_form, info, mime_magic, request, sessions, speling, substitute, usertrack
-    row("mime_magic", 1, SERVER, "MimeMagicFile /etc/apache2/magic"),
-    row("session", 2, OPEN | LIMIT, "Session $switch"),
-    row("session", 1, OPEN | LIMIT, "SessionEnv $switch"),
-    row("session", 1, OPEN | LIMIT, "SessionInclude /a"),
-    row("session", 1, OPEN | LIMIT, "SessionExclude /a"),
-    row("session_cookie", 3, OPEN | LIMIT, "SessionCookieName session path=/"),
-    row("session_cookie", 1, OPEN | LIMIT, "SessionCookieRemove $switch"),
-    row("session_crypto", 1, OPEN | LIMIT, "SessionCryptoPassphrase secret"),
-    row("request", 1, SECTION | LIMIT, "KeptBodySize 100"),
-    row("auth_form", 1, SECTION | LIMIT | HTACCESS, "AuthType form"),
-    row("auth_form", 1, SECTION | LIMIT | HTACCESS, "AuthFormProvider file"),
-    row("auth_form", 1, SECTION | LIMIT | HTACCESS, "AuthFormAuthoritative $switch"),
-    row("auth_form", 1, SECTION | LIMIT | HTACCESS, "AuthFormLoginRequiredLocation /a"),
-    row("data", 1, FILES, "SetOutputFilter DATA"),
-    row("info", 1, SERVER, "AddModuleInfo mod_alias.c text"),
+    // speling, substitute, usertrack
     row("speling", 1, OPEN, "CheckSpelling $switch"),
     row("speling", 1, OPEN, "CheckCaseOnly $switch"),
     row("speling", 1, OPEN, "CheckBasenameMatch $switch"),
